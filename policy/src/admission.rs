@@ -1,0 +1,195 @@
+//! May this run? Repeat, fence, retry and halt, decided over facts that the store has read in the very
+//! transaction that will claim the dispatch (DESIGN section 5).
+
+use std::time::Duration;
+
+use crate::fingerprint::Fingerprint;
+use crate::id::{EffectId, InvocationId};
+use crate::refusal::{Code, Refusal};
+use crate::time::Timestamp;
+
+/// What is asked, as far as identity goes.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// The caller's key, if one was sent.
+    pub caller_key: Option<CallerKey>,
+    /// The rendered `operation_key`, if the action declares one.
+    pub declared_key: Option<String>,
+    /// What the request says.
+    pub fingerprint: Fingerprint,
+    /// How long an identical request is a repeat after the first one ended; zero turns it off.
+    pub identical_within: Duration,
+    /// The failed invocation that this one retries on purpose.
+    pub retry_of: Option<InvocationId>,
+}
+
+/// A key that the caller sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallerKey {
+    /// As it was sent, at most 255 characters.
+    pub text: String,
+    /// Made by a library for one try: it does not name the operation.
+    pub generated: bool,
+}
+
+/// What an earlier effect has come to, as far as identity cares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Waiting for a person.
+    AwaitingApproval,
+    /// Approved or on its way.
+    InFlight,
+    /// May have been applied.
+    Unknown,
+    /// Applied, at this time.
+    Succeeded(Timestamp),
+    /// Not applied, for certain.
+    Failed,
+    /// Denied or expired: nothing was sent and nobody waits.
+    Rejected,
+}
+
+/// An effect that is already there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// Its id.
+    pub effect: EffectId,
+    /// Its invocation's id.
+    pub invocation: InvocationId,
+    /// What it said.
+    pub fingerprint: Fingerprint,
+    /// What it has come to.
+    pub standing: Standing,
+    /// Whether something already runs in its place.
+    pub retried: bool,
+}
+
+/// What the record holds that could be in the way.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// The invocation bound to this caller's key for this action.
+    pub by_caller_key: Option<Known>,
+    /// The latest under the declared key, whoever asked.
+    pub by_declared_key: Option<Known>,
+    /// The latest identical request of this action.
+    pub by_fingerprint: Option<Known>,
+    /// An effect on the same subject of this action that is in flight or unknown.
+    pub open_on_subject: Option<Known>,
+    /// What `retry_of` names; `None` when there is no such invocation of this action.
+    pub retry_target: Option<Known>,
+    /// Why everything is stopped, when it is.
+    pub halted: Option<String>,
+}
+
+/// What follows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// It is new; the failed invocation that it retries, if there is one.
+    New {
+        /// Linked as `retryOf`/`retriedBy`.
+        retry_of: Option<InvocationId>,
+    },
+    /// It is there already: show what it has come to.
+    Repeat(EffectId),
+    /// No.
+    Refuse(Refusal),
+}
+
+/// Decides over the facts. Repeats are looked for before the halt, so that a halted agent still learns what
+/// became of what it did.
+#[must_use]
+pub fn decide(asked: &Asked, facts: &Facts, now: Timestamp) -> Decision {
+    if let Some(known) = &facts.by_caller_key {
+        // A caller's key stays with its invocation for life, failed or not.
+        return same_or_reuse(asked, known);
+    }
+    let mut failed_before = None;
+    if let Some(known) = &facts.by_declared_key {
+        if !guards_nothing(known) {
+            return same_or_reuse(asked, known);
+        }
+        failed_before = Some(known);
+    }
+    if let Some(known) = &facts.by_fingerprint {
+        if is_identical_repeat(asked, known, now) {
+            return Decision::Repeat(known.effect.clone());
+        }
+        if guards_nothing(known) {
+            failed_before = failed_before.or(Some(known));
+        }
+    }
+    if let Some(open) = &facts.open_on_subject {
+        return Decision::Refuse(unresolved(open));
+    }
+    if let Some(reason) = &facts.halted {
+        let sentence = format!("All writes are halted by the operator ({reason}). Nothing was sent. Do not retry; ask a person.");
+        return Decision::Refuse(Refusal::new(Code::Halted, sentence));
+    }
+    match &asked.retry_of {
+        Some(named) => retry_on_purpose(named, facts),
+        None => Decision::New {
+            retry_of: failed_before
+                .filter(|known| !known.retried && known.standing == Standing::Failed)
+                .map(|known| known.invocation.clone()),
+        },
+    }
+}
+
+fn same_or_reuse(asked: &Asked, known: &Known) -> Decision {
+    if known.fingerprint == asked.fingerprint {
+        return Decision::Repeat(known.effect.clone());
+    }
+    let sentence = format!(
+        "This key already names a different request (effect {}). Nothing was sent. Use the same request, or a new key for a new operation.",
+        known.effect
+    );
+    Decision::Refuse(Refusal::naming(Code::KeyReuse, known.effect.clone(), sentence))
+}
+
+/// `failed` is proof that nothing was applied; a question that was denied or has lapsed sent nothing either.
+fn guards_nothing(known: &Known) -> bool {
+    match known.standing {
+        Standing::Failed | Standing::Rejected => true,
+        Standing::AwaitingApproval | Standing::InFlight | Standing::Unknown | Standing::Succeeded(_) => false,
+    }
+}
+
+fn is_identical_repeat(asked: &Asked, known: &Known, now: Timestamp) -> bool {
+    // A key that somebody chose is taken at its word: it names another operation. So is a retry on purpose.
+    if asked.caller_key.as_ref().is_some_and(|key| !key.generated) || asked.retry_of.is_some() {
+        return false;
+    }
+    match known.standing {
+        Standing::AwaitingApproval | Standing::InFlight | Standing::Unknown => true,
+        Standing::Succeeded(at) => now.since(at) < asked.identical_within,
+        Standing::Failed | Standing::Rejected => false,
+    }
+}
+
+fn unresolved(open: &Known) -> Refusal {
+    let sentence = format!(
+        "Effect {} on the same subject is not settled: the provider may have applied it. Nothing was sent. Do not retry or vary the request; inspect that effect.",
+        open.effect
+    );
+    Refusal::naming(Code::UnresolvedEffect, open.effect.clone(), sentence)
+}
+
+fn retry_on_purpose(named: &InvocationId, facts: &Facts) -> Decision {
+    let refuse = |sentence: String| Decision::Refuse(Refusal::new(Code::RetryRefused, sentence));
+    let Some(target) = &facts.retry_target else {
+        return refuse(format!("Invocation {named} is not one of this action. Nothing was sent."));
+    };
+    if target.retried {
+        return refuse(format!("Invocation {named} has been retried already. Nothing was sent."));
+    }
+    match target.standing {
+        Standing::Failed => Decision::New { retry_of: Some(target.invocation.clone()) },
+        Standing::AwaitingApproval
+        | Standing::InFlight
+        | Standing::Unknown
+        | Standing::Succeeded(_)
+        | Standing::Rejected => {
+            refuse(format!("Only a failed invocation can be retried, and {named} has not failed. Nothing was sent."))
+        }
+    }
+}

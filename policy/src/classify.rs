@@ -1,0 +1,138 @@
+//! The table: what an exchange proves about a write (DESIGN section 6).
+
+use crate::check::Check;
+use crate::exchange::{Answer, Exchange};
+use crate::json;
+use crate::template::Scope;
+
+/// What a dispatch or a replay showed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The provider says it is done.
+    Succeeded,
+    /// Nothing was applied.
+    Failed,
+    /// It may have been applied.
+    Unknown,
+}
+
+impl Verdict {
+    /// The public word.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// Where an action departs from the table.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ResponseRules {
+    /// Statuses that the provider documents as "not applied" although the table says unknown (GitHub: 409).
+    pub failed_statuses: Vec<u16>,
+    /// Inside a 2xx: all must hold for success. Empty: any complete 2xx is success.
+    pub succeeded_when: Vec<Check>,
+    /// Inside a 2xx: all must hold for a definite failure.
+    pub failed_when: Vec<Check>,
+}
+
+/// The verdict on what the wire showed.
+#[must_use]
+pub fn verdict(exchange: &Exchange, rules: &ResponseRules) -> Verdict {
+    match exchange {
+        Exchange::NotSent(_) => Verdict::Failed,
+        Exchange::Lost(_) => Verdict::Unknown,
+        Exchange::Answered(answer) => answered(answer, rules),
+    }
+}
+
+fn answered(answer: &Answer, rules: &ResponseRules) -> Verdict {
+    if rules.failed_statuses.contains(&answer.status) {
+        return Verdict::Failed;
+    }
+    match answer.status {
+        200..=299 => inside_success(answer, rules),
+        // These three say "perhaps": a time-out on their side, a conflict with something that may be ourselves,
+        // a client (us) that closed.
+        408 | 409 | 499 => Verdict::Unknown,
+        // 425 (RFC 8470: not processed) and 429 (RFC 6585: refused) are here.
+        400..=499 => Verdict::Failed,
+        _ => Verdict::Unknown,
+    }
+}
+
+/// An API that speaks inside a 2xx is believed only in the words its operator declared.
+fn inside_success(answer: &Answer, rules: &ResponseRules) -> Verdict {
+    if rules.succeeded_when.is_empty() && rules.failed_when.is_empty() {
+        return Verdict::Succeeded;
+    }
+    let Ok(body) = json::strict(&answer.body) else { return Verdict::Unknown };
+    let nothing = serde_json::Value::Null;
+    let scope = Scope { input: &nothing, effect_id: None, effect_key: None, response: Some(&body) };
+    let all_hold = |checks: &[Check]| !checks.is_empty() && checks.iter().all(|check| check.holds(&body, &scope));
+    match (all_hold(&rules.succeeded_when), all_hold(&rules.failed_when)) {
+        (true, false) => Verdict::Succeeded,
+        (false, true) => Verdict::Failed,
+        // Both, or neither: the declaration does not say which.
+        (true, true) | (false, false) => Verdict::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exchange::{Loss, NotSent, Phase};
+
+    fn status(status: u16) -> Exchange {
+        Exchange::Answered(Answer { status, reason: None, headers: vec![], body: b"{}".to_vec() })
+    }
+
+    #[test]
+    fn the_table() {
+        use Verdict::{Failed, Succeeded, Unknown};
+        let lost = |phase| Exchange::Lost(Loss { phase, cause: "reset".into(), status: None });
+        for (exchange, verdict_is) in [
+            (Exchange::NotSent(NotSent::Resolve("no such name".into())), Failed),
+            (Exchange::NotSent(NotSent::Connect("refused".into())), Failed),
+            (Exchange::NotSent(NotSent::Tls("wrong host".into())), Failed),
+            (Exchange::NotSent(NotSent::HandedBack("closed".into())), Failed),
+            (lost(Phase::AwaitingHead), Unknown),
+            (lost(Phase::ReadingBody), Unknown),
+            (lost(Phase::Interrupted), Unknown),
+            (status(200), Succeeded),
+            (status(201), Succeeded),
+            (status(204), Succeeded),
+            (status(301), Unknown),
+            (status(303), Unknown),
+            (status(307), Unknown),
+            (status(400), Failed),
+            (status(401), Failed),
+            (status(402), Failed),
+            (status(404), Failed),
+            (status(408), Unknown),
+            (status(409), Unknown),
+            (status(413), Failed),
+            (status(422), Failed),
+            (status(425), Failed),
+            (status(429), Failed),
+            (status(499), Unknown),
+            (status(500), Unknown),
+            (status(503), Unknown),
+            (status(599), Unknown),
+            (status(600), Unknown),
+            (status(199), Unknown),
+        ] {
+            assert_eq!(verdict(&exchange, &ResponseRules::default()), verdict_is, "{exchange:?}");
+        }
+    }
+
+    #[test]
+    fn a_documented_departure_is_one_status_wide() {
+        let github = ResponseRules { failed_statuses: vec![409], ..ResponseRules::default() };
+        assert_eq!(verdict(&status(409), &github), Verdict::Failed);
+        assert_eq!(verdict(&status(408), &github), Verdict::Unknown);
+    }
+}
