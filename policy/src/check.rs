@@ -1,0 +1,83 @@
+//! Conditions on a value: `when` on an input, `match` on a read-back, `succeeded_when` on an answer.
+
+use serde_json::Value;
+
+use crate::json::{canonical, get, select};
+use crate::template::{Piece, Scope, Template};
+
+/// What a selected value is compared with.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Expected {
+    /// A value that stands in the configuration.
+    Literal(Value),
+    /// A text with placeholders; one that cannot be rendered equals nothing.
+    Template(Template),
+}
+
+/// One condition.
+///
+/// Values are compared in their canonical spelling, so the form text `120` equals the number `120`, and
+/// `1.0` equals `1` where both are numbers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Check {
+    /// A dotted path; `*` stands for any item of a list.
+    pub path: String,
+    /// What some selected value must equal; without it, it is enough that something is there.
+    pub equals: Option<Expected>,
+    /// Turns the condition round: nothing selected may equal it, or nothing may be selected at all.
+    pub absent: bool,
+}
+
+impl Check {
+    /// Whether the condition holds for `root`.
+    ///
+    /// An expectation that cannot be rendered leaves the question open, and an open question never holds,
+    /// not even an `absent` one.
+    #[must_use]
+    pub fn holds(&self, root: &Value, scope: &Scope<'_>) -> bool {
+        self.holds_at(root, &self.path, scope)
+    }
+
+    /// Whether the condition holds for an action's input, where the path may be written with or without
+    /// `input.` before it.
+    #[must_use]
+    pub fn holds_for_input(&self, input: &Value) -> bool {
+        self.holds_at(input, self.input_path(), &Scope::of_input(input))
+    }
+
+    /// The path below the input.
+    pub(crate) fn input_path(&self) -> &str {
+        self.path.strip_prefix("input.").unwrap_or(&self.path)
+    }
+
+    fn holds_at(&self, root: &Value, path: &str, scope: &Scope<'_>) -> bool {
+        let selected = select(root, path);
+        let Some(expected) = &self.equals else {
+            return selected.is_empty() == self.absent;
+        };
+        let Some(expected) = expected.canonical(scope) else { return false };
+        let found = selected.into_iter().any(|value| canonical(value) == expected);
+        found != self.absent
+    }
+}
+
+impl Expected {
+    /// The canonical spelling of what is expected, or nothing if it cannot be rendered.
+    fn canonical(&self, scope: &Scope<'_>) -> Option<String> {
+        match self {
+            Expected::Literal(value) => Some(canonical(value)),
+            Expected::Template(template) => {
+                let text = template.render(scope).ok()?;
+                // A lone placeholder keeps its type, so that two spellings of one number are equal.
+                let value = match template.only_piece() {
+                    Some(Piece::Input(path)) => get(scope.input, path),
+                    Some(Piece::Response(path)) => scope.response.and_then(|answer| get(answer, path)),
+                    Some(Piece::Text(_) | Piece::Secret(_) | Piece::EffectId | Piece::EffectKey) | None => {
+                        None
+                    }
+                };
+                Some(value.map_or_else(|| canonical(&Value::String(text)), canonical))
+            }
+        }
+    }
+}
