@@ -1,1 +1,117 @@
-//! Being written.
+//! From a request's bytes to an action's input.
+
+use serde_json::{Map, Value, json};
+
+use crate::fingerprint::digest_hex;
+use crate::form;
+use crate::json::{BodyFault, excerpt, strict};
+
+/// How a body was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BodyKind {
+    /// No bytes.
+    Empty,
+    /// JSON.
+    Json,
+    /// `application/x-www-form-urlencoded`.
+    Form,
+    /// Anything else: known by its digest only.
+    Opaque,
+}
+
+/// Reads a request body by its `Content-Type` (RFC 9110 section 8.3) into the members of an input.
+///
+/// JSON (`application/json`, `+json`) that is no object becomes the member `body`. What is neither JSON nor a
+/// form, multipart included, becomes the member `body_sha256`. Without a type, a body is JSON only if it
+/// strictly is a JSON object. Reads at most what it is given: the caller bounds the body.
+pub fn read(content_type: Option<&str>, bytes: &[u8]) -> Result<(BodyKind, Value), BodyFault> {
+    if bytes.is_empty() {
+        return Ok((BodyKind::Empty, Value::Object(Map::new())));
+    }
+    match content_type.map(str::trim).filter(|declared| !declared.is_empty()) {
+        Some(declared) => read_as(declared, bytes),
+        None => match strict(bytes) {
+            Ok(value @ Value::Object(_)) => Ok((BodyKind::Json, value)),
+            Ok(_) | Err(_) => Ok((BodyKind::Opaque, opaque(bytes))),
+        },
+    }
+}
+
+fn read_as(content_type: &str, bytes: &[u8]) -> Result<(BodyKind, Value), BodyFault> {
+    let (essence, parameters) = content_type.split_once(';').unwrap_or((content_type, ""));
+    let essence = essence.trim().to_ascii_lowercase();
+    if essence == "application/json" || essence.ends_with("+json") {
+        check_charset(parameters)?;
+        return Ok((BodyKind::Json, Value::Object(members(strict(bytes)?))));
+    }
+    if essence == "application/x-www-form-urlencoded" {
+        check_charset(parameters)?;
+        return Ok((BodyKind::Form, form::parse(bytes)?));
+    }
+    Ok((BodyKind::Opaque, opaque(bytes)))
+}
+
+/// The members of an object; any other value as the one member `body`.
+fn members(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(members) => members,
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+            Map::from_iter([("body".to_owned(), value)])
+        }
+    }
+}
+
+fn opaque(bytes: &[u8]) -> Value {
+    json!({ "body_sha256": digest_hex(bytes) })
+}
+
+/// The text that a provider would decode with another charset is not the text judged here.
+fn check_charset(parameters: &str) -> Result<(), BodyFault> {
+    let utf8 = |value: &str| {
+        let value = value.trim().trim_matches('"');
+        value.eq_ignore_ascii_case("utf-8") || value.eq_ignore_ascii_case("utf8")
+    };
+    let other = parameters
+        .split(';')
+        .filter_map(|parameter| parameter.split_once('='))
+        .any(|(name, value)| name.trim().eq_ignore_ascii_case("charset") && !utf8(value));
+    if other { Err(BodyFault::Charset) } else { Ok(()) }
+}
+
+/// One input out of what the URL captured, the query parameters that the template left, and the body.
+///
+/// A captured value is placed at its dotted path, a query parameter (brackets nest as in a form) under its
+/// name. Whatever is given in two places is refused, since the provider may read the other one.
+pub fn merge(
+    captured: &[(String, String)],
+    rest_query: &[(String, String)],
+    body: Value,
+) -> Result<Value, BodyFault> {
+    let mut input = members(body);
+    if let Value::Object(parameters) = form::tree(rest_query)? {
+        for (name, value) in parameters {
+            if input.contains_key(&name) {
+                return Err(BodyFault::TwoPlaces { name: excerpt(&name) });
+            }
+            input.insert(name, value);
+        }
+    }
+    for (path, value) in captured {
+        place(&mut input, path, value, path)?;
+    }
+    Ok(Value::Object(input))
+}
+
+/// Puts `value` at the dotted `path` below `members`; `whole` is the path for the fault.
+fn place(members: &mut Map<String, Value>, path: &str, value: &str, whole: &str) -> Result<(), BodyFault> {
+    let two_places = || BodyFault::TwoPlaces { name: excerpt(whole) };
+    let Some((name, below)) = path.split_once('.') else {
+        if members.contains_key(path) {
+            return Err(two_places());
+        }
+        members.insert(path.to_owned(), Value::String(value.to_owned()));
+        return Ok(());
+    };
+    let inner = members.entry(name).or_insert_with(|| Value::Object(Map::new()));
+    place(inner.as_object_mut().ok_or_else(two_places)?, below, value, whole)
+}

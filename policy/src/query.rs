@@ -34,7 +34,8 @@ pub fn parse(raw_query: Option<&str>) -> Result<Vec<(String, String)>, Ambiguity
     Ok(pairs)
 }
 
-fn check_raw(byte: u8) -> Result<(), Ambiguity> {
+/// Whether a raw byte may stand in a query.
+pub(crate) fn check_raw(byte: u8) -> Result<(), Ambiguity> {
     match byte {
         0x80.. => Err(Ambiguity::NotAscii),
         0..=0x20 | 0x7f => Err(Ambiguity::Control),

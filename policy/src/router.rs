@@ -1,1 +1,191 @@
-//! Being written.
+//! Which declared action a request means.
+//!
+//! The answer never depends on the order of declaration: candidates come most specific first, and what two
+//! actions could both claim is remarked when the configuration is read.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+use crate::authority::Authority;
+use crate::check::{Check, Expected};
+use crate::json::canonical;
+use crate::path::CanonicalPath;
+use crate::url_template::{Captured, Scheme, UrlTemplate};
+
+/// One declared action, as the router needs it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Route {
+    /// The action's name.
+    pub action: String,
+    /// The method, case-sensitive (RFC 9110 section 9.1).
+    pub method: String,
+    /// Where it goes.
+    pub url: UrlTemplate,
+    /// What the input must show besides.
+    pub when: Vec<Check>,
+}
+
+/// Something about the routes that an operator should know. Names come in alphabetical order.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
+pub enum RouteRemark {
+    /// One request could mean both, equally specifically, and no `when` tells them apart: `a` is tried first.
+    #[error(
+        "actions `{a}` and `{b}` can match the same request: `{a}` wins by name; tell them apart with `when`"
+    )]
+    Overlap {
+        /// The action that wins.
+        a: String,
+        /// The other.
+        b: String,
+    },
+    /// The action can never be meant.
+    #[error("action `{action}` never matches: `{by}` matches every request it could match")]
+    Shadowed {
+        /// The action that never matches.
+        action: String,
+        /// The action that always wins.
+        by: String,
+    },
+    /// The URL needs an effect or an answer, or mixes text and placeholders in a query value.
+    #[error("action `{action}` can be invoked but never matches a proxied request: its URL builds only")]
+    NeverMatches {
+        /// The action.
+        action: String,
+    },
+}
+
+/// An action that a request's URL can mean; its `when` is judged once the input is known.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Candidate<'a> {
+    /// The action's name.
+    pub action: &'a str,
+    /// What the URL says about the input.
+    pub captured: Captured,
+    /// What the input must show besides.
+    pub when: &'a [Check],
+}
+
+impl Candidate<'_> {
+    /// Whether the input shows everything that `when` asks for.
+    #[must_use]
+    pub fn applies_to(&self, input: &Value) -> bool {
+        self.when.iter().all(|check| check.holds_for_input(input))
+    }
+}
+
+/// Routes of one method and one number of segments on one server, in the order they are tried.
+type Bucket = Vec<Route>;
+
+/// The declared actions, compiled by server, method and number of path segments.
+#[derive(Clone, Debug, Default)]
+pub struct Router {
+    servers: HashMap<Authority, HashMap<String, HashMap<usize, Bucket>>>,
+}
+
+impl Router {
+    /// Compiles the routes and says what is odd about them.
+    #[must_use]
+    pub fn build(routes: Vec<Route>) -> (Self, Vec<RouteRemark>) {
+        let mut router = Self::default();
+        let mut remarks = Vec::new();
+        for route in routes {
+            if !route.url.is_matchable() {
+                remarks.push(RouteRemark::NeverMatches { action: route.action });
+                continue;
+            }
+            let server = router.servers.entry(route.url.authority().clone()).or_default();
+            let method = server.entry(route.method.clone()).or_default();
+            method.entry(route.url.segment_count()).or_default().push(route);
+        }
+        let buckets = router.servers.values_mut().flat_map(HashMap::values_mut).flat_map(HashMap::values_mut);
+        for bucket in buckets {
+            // More conditions first: an action without `when` is what remains for everything else.
+            bucket.sort_by_cached_key(|route| {
+                (Reverse(route.url.specificity()), Reverse(route.when.len()), route.action.clone())
+            });
+            remark_on(bucket, &mut remarks);
+        }
+        remarks.sort();
+        (router, remarks)
+    }
+
+    /// The actions that the URL of a request can mean, most specific first, ties broken by name. The first
+    /// whose [`Candidate::applies_to`] holds is the one that is meant.
+    #[must_use]
+    pub fn candidates(
+        &self,
+        method: &str,
+        scheme: Scheme,
+        authority: &Authority,
+        path: &CanonicalPath,
+        query: &[(String, String)],
+    ) -> Vec<Candidate<'_>> {
+        let bucket = self
+            .servers
+            .get(authority)
+            .and_then(|methods| methods.get(method))
+            .and_then(|counts| counts.get(&path.segments().len()));
+        bucket
+            .into_iter()
+            .flatten()
+            .filter_map(|route| {
+                let captured = route.url.matches(scheme, authority, path, query)?;
+                Some(Candidate { action: &route.action, captured, when: &route.when })
+            })
+            .collect()
+    }
+}
+
+/// Remarks on every pair of a sorted bucket.
+fn remark_on(bucket: &[Route], remarks: &mut Vec<RouteRemark>) {
+    for (at, first) in bucket.iter().enumerate() {
+        for second in bucket.iter().skip(at + 1) {
+            remarks.extend(remark_on_pair(first, second));
+        }
+    }
+}
+
+/// `first` is tried before `second`.
+fn remark_on_pair(first: &Route, second: &Route) -> Option<RouteRemark> {
+    if first.url.specificity() != second.url.specificity() || !first.url.overlaps(&second.url) {
+        return None;
+    }
+    let implied = |all: &[Check], some: &[Check]| some.iter().all(|check| all.contains(check));
+    if first.url.matches_the_same(&second.url) && implied(&second.when, &first.when) {
+        return Some(RouteRemark::Shadowed { action: second.action.clone(), by: first.action.clone() });
+    }
+    // An action whose conditions include the other's is a special case of it, tried first on purpose.
+    let special_case = first.when.len() > second.when.len() && implied(&first.when, &second.when);
+    if special_case || are_apart(&first.when, &second.when) {
+        return None;
+    }
+    Some(RouteRemark::Overlap { a: first.action.clone(), b: second.action.clone() })
+}
+
+/// Whether no input satisfies both: some one member must equal two values, or be there and not be there.
+fn are_apart(a: &[Check], b: &[Check]) -> bool {
+    a.iter().any(|x| b.iter().any(|y| x.input_path() == y.input_path() && contradict(x, y)))
+}
+
+fn contradict(x: &Check, y: &Check) -> bool {
+    // Under `*` one item may satisfy the one and another item the other.
+    let one_value = !x.input_path().split('.').any(|part| part == "*");
+    match (x.absent, y.absent) {
+        (false, false) => match (&x.equals, &y.equals) {
+            (Some(Expected::Literal(x)), Some(Expected::Literal(y))) => {
+                one_value && canonical(x) != canonical(y)
+            }
+            (Some(Expected::Literal(_) | Expected::Template(_)) | None, _) => false,
+        },
+        (true, false) => denies(x, y),
+        (false, true) => denies(y, x),
+        (true, true) => false,
+    }
+}
+
+/// Whether `absent` rules out what `present` asks for.
+fn denies(absent: &Check, present: &Check) -> bool {
+    absent.equals.is_none() || absent.equals == present.equals
+}

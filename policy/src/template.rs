@@ -155,6 +155,11 @@ impl Template {
         Ok(Self { pieces })
     }
 
+    /// A template of parts that were read before.
+    pub(crate) fn from_pieces(pieces: Vec<Piece>) -> Self {
+        Self { pieces }
+    }
+
     /// The parts in order; none for the empty template.
     #[must_use]
     pub fn pieces(&self) -> &[Piece] {
@@ -198,8 +203,9 @@ impl Template {
     }
 
     /// The names of the secrets, in order of appearance.
-    pub fn secrets(&self) -> impl Iterator<Item = &str> {
-        self.pieces.iter().filter_map(|piece| match piece {
+    #[must_use]
+    pub fn secrets(&self) -> Vec<&str> {
+        let secret = |piece| match piece {
             Piece::Secret(name) => Some(name.as_str()),
             Piece::Text(_) | Piece::Input(_) | Piece::EffectId | Piece::EffectKey | Piece::Response(_) => {
                 None
