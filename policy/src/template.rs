@@ -202,15 +202,16 @@ impl Template {
         Ok(out)
     }
 
+    /// The dotted paths of the input members, in order of appearance.
+    #[must_use]
+    pub fn inputs(&self) -> Vec<&str> {
+        self.pieces.iter().filter_map(Piece::as_input).collect()
+    }
+
     /// The names of the secrets, in order of appearance.
     #[must_use]
     pub fn secrets(&self) -> Vec<&str> {
-        let secret = |piece| match piece {
-            Piece::Secret(name) => Some(name.as_str()),
-            Piece::Text(_) | Piece::Input(_) | Piece::EffectId | Piece::EffectKey | Piece::Response(_) => {
-                None
-            }
-        })
+        self.pieces.iter().filter_map(Piece::as_secret).collect()
     }
 
     /// Whether it is the same text for every request.
@@ -232,6 +233,28 @@ impl fmt::Display for Template {
 }
 
 impl Piece {
+    /// The dotted path, if this is a placeholder for an input member.
+    #[must_use]
+    pub fn as_input(&self) -> Option<&str> {
+        match self {
+            Piece::Input(path) => Some(path),
+            Piece::Text(_) | Piece::Secret(_) | Piece::EffectId | Piece::EffectKey | Piece::Response(_) => {
+                None
+            }
+        }
+    }
+
+    /// The name, if this is a placeholder for a secret.
+    #[must_use]
+    pub fn as_secret(&self) -> Option<&str> {
+        match self {
+            Piece::Secret(name) => Some(name),
+            Piece::Text(_) | Piece::Input(_) | Piece::EffectId | Piece::EffectKey | Piece::Response(_) => {
+                None
+            }
+        }
+    }
+
     /// The text of this part for one request.
     pub(crate) fn resolve(&self, scope: &Scope<'_>) -> Result<String, RenderFault> {
         match self {

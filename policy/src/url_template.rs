@@ -125,18 +125,19 @@ impl UrlTemplate {
         self.segments.len()
     }
 
-    /// The dotted paths of the input members that the URL takes, in order; each stands once.
-    pub fn inputs(&self) -> impl Iterator<Item = &str> {
+    /// The dotted paths of the input members that the URL takes, in order.
+    #[must_use]
+    pub fn inputs(&self) -> Vec<&str> {
         let path = self.segments.iter().filter_map(|segment| match segment {
-            Segment::Capture(path) | Segment::BuildOnly(Piece::Input(path)) => Some(path.as_str()),
+            Segment::Capture(path) => Some(path.as_str()),
             Segment::Literal { .. } | Segment::BuildOnly(_) => None,
         });
         let query = self.query.iter().flat_map(|(_, value)| match value {
             QueryValue::Capture(path) => vec![path.as_str()],
             QueryValue::Literal(_) => Vec::new(),
-            QueryValue::BuildOnly(template) => inputs_of(template),
+            QueryValue::BuildOnly(template) => template.inputs(),
         });
-        path.chain(query)
+        path.chain(query).collect()
     }
 
     /// Whether a proxied request can match: no part waits for an effect or an answer, and no query value
@@ -300,14 +301,6 @@ fn values_meet(a: &QueryValue, b: &QueryValue) -> bool {
         (QueryValue::Capture(_), QueryValue::Capture(_)) => true,
         (QueryValue::BuildOnly(_), _) | (_, QueryValue::BuildOnly(_)) => false,
     }
-}
-
-fn inputs_of(template: &Template) -> Vec<&str> {
-    let input = |piece| match piece {
-        Piece::Input(path) => Some(path.as_str()),
-        Piece::Text(_) | Piece::Secret(_) | Piece::EffectId | Piece::EffectKey | Piece::Response(_) => None,
-    };
-    template.pieces().iter().filter_map(input).collect()
 }
 
 /// The value of a parameter that stands exactly once: of two, servers take the first or the last.

@@ -162,7 +162,7 @@ fn literal(raw: &str) -> Result<String, UrlFault> {
 
 /// No input member may come from two places, nor one from inside another.
 fn check_captures(template: &UrlTemplate) -> Result<(), UrlFault> {
-    let mut paths: Vec<&str> = if template.is_matchable() { template.inputs().collect() } else { Vec::new() };
+    let mut paths: Vec<&str> = if template.is_matchable() { template.inputs() } else { Vec::new() };
     paths.sort_unstable();
     let inside = |outer: &str, inner: &str| {
         inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
