@@ -1,1 +1,39 @@
-//! x
+//! Trust: our CA, the leaves it mints, and the roots that providers are judged by.
+//!
+//! What is deliberately absent: no clock (time is handed in), no sockets, no process-wide default crypto
+//! provider, and no way to get the CA's key out again.
+
+mod authority;
+mod bundle;
+mod der;
+mod leaf;
+mod leaves;
+mod name;
+mod pem;
+mod roots;
+mod upstream;
+
+pub use authority::{Authority, AuthorityError};
+pub use bundle::{BundleError, write_bundle};
+pub use der::Misshapen;
+pub use leaf::MintError;
+pub use leaves::Leaves;
+pub use name::NameFault;
+pub use upstream::{TrustError, upstream_config};
+
+use rustls::crypto::CryptoProvider;
+use std::sync::{Arc, OnceLock};
+
+/// The one crypto provider of this crate, always named explicitly: what a process has as its default
+/// depends on which crate got there first.
+fn provider() -> Arc<CryptoProvider> {
+    static PROVIDER: OnceLock<Arc<CryptoProvider>> = OnceLock::new();
+    Arc::clone(PROVIDER.get_or_init(|| Arc::new(rustls::crypto::ring::default_provider())))
+}
+
+/// Bytes that nobody can guess.
+fn random<const N: usize>() -> Result<[u8; N], rustls::Error> {
+    let mut bytes = [0; N];
+    provider().secure_random.fill(&mut bytes)?;
+    Ok(bytes)
+}

@@ -1,0 +1,69 @@
+//! One file of everything an agent should trust.
+//!
+//! Most clients that take a CA file take it *instead* of the system's roots, so ours alone would cut them
+//! off from every host whose TLS is not opened here.
+
+use crate::authority::Authority;
+use crate::pem::push_certificate;
+use crate::roots::Roots;
+use std::fs::Permissions;
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// Why the bundle is not there.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BundleError {
+    /// The new bundle could not be written out.
+    #[error("cannot write the CA bundle in {}", dir.display())]
+    Write {
+        /// The directory it should be in.
+        dir: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The new bundle could not take the old one's place.
+    #[error("cannot put the new CA bundle in place at {}", path.display())]
+    Replace {
+        /// Its path.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// Writes our CA and the system's roots (Mozilla's where it has none) to `bundle.pem` in `dir`, and says where
+/// that is. Agents see the old bundle or the new one, never a part.
+///
+/// # Errors
+///
+/// When the file cannot be written or put in place.
+pub fn write_bundle(dir: &Path, authority: &Authority) -> Result<PathBuf, BundleError> {
+    let path = dir.join("bundle.pem");
+    let write = || {
+        let mut file = tempfile::Builder::new().prefix(".oncegate-bundle-").tempfile_in(dir)?;
+        file.write_all(contents(&Roots::system().certificates, authority).as_bytes())?;
+        // Set outright, since the umask would have its say at creation, and agents run as others.
+        file.as_file().set_permissions(Permissions::from_mode(0o644))?;
+        file.as_file().sync_all()?;
+        Ok(file)
+    };
+    let file = write().map_err(|source| BundleError::Write { dir: dir.to_owned(), source })?;
+    file.persist(&path).map_err(|error| BundleError::Replace { path: path.clone(), source: error.error })?;
+    Ok(path)
+}
+
+fn contents(roots: &[rustls_pki_types::CertificateDer<'static>], authority: &Authority) -> String {
+    // Ours first: a client that reads only the first certificate is of use here, if nowhere else.
+    let mut text = authority.certificate_pem().to_owned();
+    for root in roots {
+        let mut root_pem = String::new();
+        push_certificate(&mut root_pem, root);
+        // Ours is among the roots where the process itself was started with an earlier bundle.
+        if !authority.certificate_pem().contains(&root_pem) {
+            text.push_str(&root_pem);
+        }
+    }
+    text
+}
