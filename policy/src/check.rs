@@ -50,6 +50,21 @@ impl Check {
         self.path.strip_prefix("input.").unwrap_or(&self.path)
     }
 
+    /// Whether both ask the same question of an input, however they are written.
+    pub(crate) fn asks_the_same_as(&self, other: &Self) -> bool {
+        self.input_path() == other.input_path()
+            && self.absent == other.absent
+            && self.expects_the_same_as(other)
+    }
+
+    /// Whether both compare with the same value.
+    pub(crate) fn expects_the_same_as(&self, other: &Self) -> bool {
+        match (&self.equals, &other.equals) {
+            (Some(Expected::Literal(a)), Some(Expected::Literal(b))) => canonical(a) == canonical(b),
+            (a, b) => a == b,
+        }
+    }
+
     fn holds_at(&self, root: &Value, path: &str, scope: &Scope<'_>) -> bool {
         let selected = select(root, path);
         let Some(expected) = &self.equals else {

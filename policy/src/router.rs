@@ -152,7 +152,8 @@ fn remark_on_pair(first: &Route, second: &Route) -> Option<RouteRemark> {
     if first.url.specificity() != second.url.specificity() || !first.url.overlaps(&second.url) {
         return None;
     }
-    let implied = |all: &[Check], some: &[Check]| some.iter().all(|check| all.contains(check));
+    let implied =
+        |all: &[Check], some: &[Check]| some.iter().all(|x| all.iter().any(|y| x.asks_the_same_as(y)));
     if first.url.matches_the_same(&second.url) && implied(&second.when, &first.when) {
         return Some(RouteRemark::Shadowed { action: second.action.clone(), by: first.action.clone() });
     }
@@ -187,5 +188,5 @@ fn contradict(x: &Check, y: &Check) -> bool {
 
 /// Whether `absent` rules out what `present` asks for.
 fn denies(absent: &Check, present: &Check) -> bool {
-    absent.equals.is_none() || absent.equals == present.equals
+    absent.equals.is_none() || absent.expects_the_same_as(present)
 }

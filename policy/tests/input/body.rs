@@ -1,0 +1,84 @@
+use oncegate_policy::body::{BodyKind, merge, read};
+use oncegate_policy::fingerprint::digest_hex;
+use oncegate_policy::json::BodyFault;
+use serde_json::{Value, json};
+
+#[test]
+fn the_type_decides_how_a_body_is_read() {
+    let opaque = |bytes: &str| json!({ "body_sha256": digest_hex(bytes.as_bytes()) });
+    let table = [
+        // (content type, body, kind, input)
+        (None, "", BodyKind::Empty, json!({})),
+        (Some("application/json"), "", BodyKind::Empty, json!({})),
+        (Some("application/json"), r#"{"a":1}"#, BodyKind::Json, json!({ "a": 1 })),
+        (Some("Application/JSON; charset=UTF-8"), r#"{"a":1}"#, BodyKind::Json, json!({ "a": 1 })),
+        (Some("application/json;charset=\"utf-8\""), r#"{"a":1}"#, BodyKind::Json, json!({ "a": 1 })),
+        (Some("application/vnd.api+json"), "[1]", BodyKind::Json, json!({ "body": [1] })),
+        (Some("application/json"), "null", BodyKind::Json, json!({ "body": null })),
+        (Some("application/x-www-form-urlencoded"), "a[b]=1", BodyKind::Form, json!({ "a": { "b": "1" } })),
+        (Some("multipart/form-data; boundary=x"), "--x--", BodyKind::Opaque, opaque("--x--")),
+        (Some("text/plain; charset=iso-8859-1"), "{}", BodyKind::Opaque, opaque("{}")),
+        (None, r#"{"a":1}"#, BodyKind::Json, json!({ "a": 1 })),
+        (Some(" "), r#"{"a":1}"#, BodyKind::Json, json!({ "a": 1 })),
+        (None, "[1]", BodyKind::Opaque, opaque("[1]")),
+        (None, r#"{"a":1,"a":2}"#, BodyKind::Opaque, opaque(r#"{"a":1,"a":2}"#)),
+        (None, "a=1", BodyKind::Opaque, opaque("a=1")),
+    ];
+    for (content_type, body, kind, input) in table {
+        assert_eq!(read(content_type, body.as_bytes()), Ok((kind, input)), "{content_type:?} {body}");
+    }
+}
+
+#[test]
+fn a_body_of_a_known_type_must_be_readable() {
+    let table = [
+        ("application/json", "{", BodyFault::Syntax { at: 1 }),
+        ("application/json; charset=utf-16", "{}", BodyFault::Charset),
+        ("application/json; charset=utf-8; charset=latin1", "{}", BodyFault::Charset),
+        ("application/x-www-form-urlencoded; charset=iso-8859-1", "a=1", BodyFault::Charset),
+        ("application/x-www-form-urlencoded", "a=1;b=2", BodyFault::Semicolon),
+    ];
+    for (content_type, body, fault) in table {
+        assert_eq!(read(Some(content_type), body.as_bytes()), Err(fault), "{content_type} {body}");
+    }
+}
+
+type Pairs = &'static [(&'static str, &'static str)];
+
+fn pairs(list: Pairs) -> Vec<(String, String)> {
+    list.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+#[test]
+fn url_and_body_make_one_input() {
+    let table: [(Pairs, Pairs, Value, Value); 6] = [
+        // (captured, rest of the query, body, input)
+        (&[("charge", "ch_1")], &[], json!({}), json!({ "charge": "ch_1" })),
+        (&[("charge", "ch_1")], &[], json!({ "amount": 1 }), json!({ "charge": "ch_1", "amount": 1 })),
+        (&[("m.id", "1")], &[], json!({ "m": { "n": "x" } }), json!({ "m": { "id": "1", "n": "x" } })),
+        (&[], &[("expand[]", "a"), ("expand[]", "b")], json!({}), json!({ "expand": ["a", "b"] })),
+        (&[("m.id", "1")], &[("m[n]", "x")], json!({}), json!({ "m": { "id": "1", "n": "x" } })),
+        (&[("a", "1")], &[], json!([1]), json!({ "a": "1", "body": [1] })),
+    ];
+    for (captured, rest, body, input) in table {
+        assert_eq!(merge(&pairs(captured), &pairs(rest), body), Ok(input.clone()), "{input}");
+    }
+}
+
+#[test]
+fn a_member_in_two_places_is_refused() {
+    let table: [(Pairs, Pairs, Value, &str); 6] = [
+        (&[("charge", "ch_1")], &[], json!({ "charge": "ch_1" }), "charge"),
+        (&[("m.id", "1")], &[], json!({ "m": { "id": "2" } }), "m.id"),
+        (&[("m.id", "1")], &[], json!({ "m": "x" }), "m.id"),
+        (&[("a", "1")], &[("a", "2")], json!({}), "a"),
+        (&[], &[("amount", "1")], json!({ "amount": 2 }), "amount"),
+        (&[], &[("m[a]", "1")], json!({ "m": { "b": 2 } }), "m"),
+    ];
+    for (captured, rest, body, name) in table {
+        let wanted = BodyFault::TwoPlaces { name: name.to_owned() };
+        assert_eq!(merge(&pairs(captured), &pairs(rest), body), Err(wanted), "{name}");
+    }
+    let twice = merge(&[], &pairs(&[("a", "1"), ("a", "2")]), json!({}));
+    assert_eq!(twice, Err(BodyFault::Duplicate { name: "a".to_owned() }));
+}

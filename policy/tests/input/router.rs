@@ -1,0 +1,140 @@
+use oncegate_policy::authority::Authority;
+use oncegate_policy::check::{Check, Expected};
+use oncegate_policy::path::CanonicalPath;
+use oncegate_policy::router::{Route, RouteRemark, Router};
+use oncegate_policy::url_template::{Scheme, UrlTemplate};
+use serde_json::{Value, json};
+
+fn route(action: &str, method: &str, url: &str, when: Vec<Check>) -> Route {
+    Route {
+        action: action.to_owned(),
+        method: method.to_owned(),
+        url: UrlTemplate::parse(url).unwrap(),
+        when,
+    }
+}
+
+fn equals(path: &str, value: Value) -> Check {
+    Check { path: path.to_owned(), equals: Some(Expected::Literal(value)), absent: false }
+}
+
+fn absent(path: &str) -> Check {
+    Check { path: path.to_owned(), equals: None, absent: true }
+}
+
+fn actions(router: &Router, method: &str, path: &str) -> Vec<String> {
+    let authority = Authority::parse("a.example", Some(443)).unwrap();
+    let path = CanonicalPath::parse(path).unwrap();
+    let found = router.candidates(method, Scheme::Https, &authority, &path, &[]);
+    found.iter().map(|candidate| candidate.action.to_owned()).collect()
+}
+
+fn routes() -> Vec<Route> {
+    vec![
+        route("any", "POST", "https://a.example/{{input.a}}/{{input.b}}", vec![]),
+        route("left", "POST", "https://a.example/x/{{input.b}}", vec![]),
+        route("right", "POST", "https://a.example/{{input.a}}/y", vec![]),
+        route("both", "POST", "https://a.example/x/y", vec![]),
+        route("read", "GET", "https://a.example/x/y", vec![]),
+        route("elsewhere", "POST", "https://b.example/x/y", vec![]),
+    ]
+}
+
+#[test]
+fn the_most_specific_comes_first_in_any_order_of_declaration() {
+    let mut declared = routes();
+    for turn in 0..declared.len() {
+        declared.rotate_left(1);
+        let (router, remarks) = Router::build(declared.clone());
+        assert_eq!(remarks, [], "turn {turn}");
+        assert_eq!(actions(&router, "POST", "/x/y"), ["both", "left", "right", "any"]);
+        assert_eq!(actions(&router, "POST", "/x/z"), ["left", "any"]);
+        assert_eq!(actions(&router, "POST", "/z/y"), ["right", "any"]);
+        assert_eq!(actions(&router, "POST", "/X/Y"), ["any"]);
+    }
+}
+
+#[test]
+fn a_method_never_stands_in_for_another() {
+    let (router, _) = Router::build(routes());
+    assert_eq!(actions(&router, "GET", "/x/y"), ["read"]);
+    for method in ["HEAD", "post", "PUT", "TRACE", ""] {
+        assert!(actions(&router, method, "/x/y").is_empty(), "{method}");
+    }
+}
+
+#[test]
+fn the_input_tells_actions_on_one_route_apart() {
+    let url = "https://a.example/graphql";
+    let (router, remarks) = Router::build(vec![
+        route("other", "POST", url, vec![]),
+        route("refund", "POST", url, vec![equals("input.operationName", json!("refundCreate"))]),
+        route("cancel", "POST", url, vec![equals("operationName", json!("orderCancel"))]),
+        route(
+            "dry",
+            "POST",
+            url,
+            vec![equals("operationName", json!("refundCreate")), equals("dry", json!(true))],
+        ),
+    ]);
+    assert_eq!(remarks, []);
+    let table = [
+        (json!({ "operationName": "refundCreate" }), "refund"),
+        (json!({ "operationName": "refundCreate", "dry": "true" }), "dry"),
+        (json!({ "operationName": "orderCancel" }), "cancel"),
+        (json!({ "operationName": "search" }), "other"),
+        (json!({}), "other"),
+    ];
+    let authority = Authority::parse("a.example:443", None).unwrap();
+    let path = CanonicalPath::parse("/graphql").unwrap();
+    for (input, action) in table {
+        let candidates = router.candidates("POST", Scheme::Https, &authority, &path, &[]);
+        let meant = candidates.iter().find(|candidate| candidate.applies_to(&input)).map(|c| c.action);
+        assert_eq!(meant, Some(action), "{input}");
+    }
+}
+
+#[test]
+fn overlaps_and_shadows_are_remarked() {
+    let op = |value: &str| equals("input.op", json!(value));
+    let overlap = |a: &str, b: &str| RouteRemark::Overlap { a: a.to_owned(), b: b.to_owned() };
+    let shadowed =
+        |action: &str, by: &str| RouteRemark::Shadowed { action: action.to_owned(), by: by.to_owned() };
+    let x = "https://a.example/x";
+    let table = [
+        // (url and when of `a`, url and when of `b`, remark)
+        ((x, vec![]), (x, vec![]), Some(shadowed("b", "a"))),
+        (
+            ("https://a.example/{{input.p}}", vec![]),
+            ("https://a.example/{{input.q}}", vec![]),
+            Some(shadowed("b", "a")),
+        ),
+        ((x, vec![op("1")]), (x, vec![op("1")]), Some(shadowed("b", "a"))),
+        ((x, vec![op("1")]), (x, vec![op("2")]), None),
+        ((x, vec![equals("op", json!(1))]), (x, vec![equals("op", json!("1"))]), Some(shadowed("b", "a"))),
+        ((x, vec![op("1")]), (x, vec![]), None),
+        ((x, vec![op("1")]), (x, vec![absent("input.op")]), None),
+        ((x, vec![op("1")]), (x, vec![equals("input.kind", json!("k"))]), Some(overlap("a", "b"))),
+        ((x, vec![equals("l.*", json!(1))]), (x, vec![equals("l.*", json!(2))]), Some(overlap("a", "b"))),
+        (("https://a.example/x?k=1", vec![]), ("https://a.example/x?k=2", vec![]), None),
+        (("https://a.example/x?k=1", vec![]), ("https://a.example/x?l=1", vec![]), Some(overlap("a", "b"))),
+        ((x, vec![]), ("https://a.example/y", vec![]), None),
+        ((x, vec![]), ("https://a.example/{{input.p}}", vec![]), None),
+        ((x, vec![]), ("http://a.example/x", vec![]), None),
+    ];
+    for ((url_a, when_a), (url_b, when_b), remark) in table {
+        let a = route("a", "POST", url_a, when_a);
+        let b = route("b", "POST", url_b, when_b);
+        let wanted: Vec<RouteRemark> = remark.into_iter().collect();
+        assert_eq!(Router::build(vec![a.clone(), b.clone()]).1, wanted, "{url_a} {url_b}");
+        assert_eq!(Router::build(vec![b, a]).1, wanted, "{url_b} {url_a}");
+    }
+}
+
+#[test]
+fn a_url_that_only_builds_is_remarked() {
+    let built = route("a", "POST", "https://a.example/{{effect.id}}", vec![]);
+    let (router, remarks) = Router::build(vec![built]);
+    assert_eq!(remarks, [RouteRemark::NeverMatches { action: "a".to_owned() }]);
+    assert!(actions(&router, "POST", "/eff_1").is_empty());
+}
