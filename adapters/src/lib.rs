@@ -1,1 +1,146 @@
-//! x
+//! What each provider means: builds requests and reads answers. Sends nothing, reads no clock, keeps nothing.
+//!
+//! An [`Adapter`] is asked, in this order: what a request means ([`Adapter::plan`]), what goes out in its place
+//! ([`Adapter::prepare`]), how the answer is to be judged ([`Adapter::response_rules`]), and, when the answer was
+//! lost, how to look for the effect ([`Adapter::look`]).
+
+pub mod declared;
+mod error_shape;
+mod form_body;
+mod look;
+mod plan;
+mod read_back;
+pub mod stripe_refund;
+
+pub use error_shape::{OwnError, no_adapter_error_body};
+pub use look::{Look, LookStep, Memory};
+pub use plan::{Marks, Plan, Planned, Prepared, Read, Request};
+pub use read_back::{ReadBack, ReadBackFault};
+
+use oncegate_policy::classify::ResponseRules;
+use oncegate_policy::exchange::Answer;
+use oncegate_policy::refusal::Refusal;
+
+/// Where the usual table is not departed from.
+static USUAL: ResponseRules =
+    ResponseRules { failed_statuses: Vec::new(), succeeded_when: Vec::new(), failed_when: Vec::new() };
+
+/// What one action means at its provider.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one for each declared action, made once when the configuration is read"
+)]
+#[derive(Clone, Debug)]
+pub enum Adapter {
+    /// `adapter = { type = "stripe.refund", … }`
+    StripeRefund(stripe_refund::StripeRefund),
+    /// A declared route.
+    Declared(declared::Declared),
+}
+
+impl Adapter {
+    /// What a request means; may need a read first.
+    #[must_use]
+    pub fn plan(&self, request: &Request<'_>) -> Planned {
+        match self {
+            Self::StripeRefund(refund) => refund.plan(request),
+            Self::Declared(declared) => declared.plan(request),
+        }
+    }
+
+    /// The same, with the complete answer to the read that [`Self::plan`] asked for. Never asks for another.
+    #[must_use]
+    pub fn plan_with(&self, request: &Request<'_>, read: &Answer) -> Planned {
+        match self {
+            Self::StripeRefund(refund) => refund.plan_with(request, read),
+            Self::Declared(declared) => declared.plan(request),
+        }
+    }
+
+    /// What goes out: what the agent sent plus the effect's marks.
+    ///
+    /// # Errors
+    /// What was sent cannot carry the marks.
+    pub fn prepare(&self, request: &Request<'_>, marks: &Marks<'_>) -> Result<Prepared, Refusal> {
+        match self {
+            Self::StripeRefund(refund) => refund.prepare(request, marks),
+            Self::Declared(declared) => declared.prepare(request, marks),
+        }
+    }
+
+    /// Where the provider's answers depart from the usual table.
+    #[must_use]
+    pub fn response_rules(&self) -> &ResponseRules {
+        match self {
+            // Stripe's statuses mean what the table says, 409 included: it is also the answer to a request whose
+            // first try is still running (<https://docs.stripe.com/api/errors>).
+            Self::StripeRefund(_) => &USUAL,
+            Self::Declared(declared) => &declared.response,
+        }
+    }
+
+    /// One step of looking for an effect.
+    #[must_use]
+    pub fn look(&self, memory: &Memory<'_>, step: LookStep<'_>) -> Look {
+        match self {
+            Self::StripeRefund(refund) => refund.look(memory, step),
+            Self::Declared(declared) => declared.look(memory, step),
+        }
+    }
+
+    /// An answer of our own, in the provider's error format.
+    #[must_use]
+    pub fn error_body(&self, error: &OwnError<'_>) -> Vec<u8> {
+        match self {
+            Self::StripeRefund(_) => error_shape::stripe(error),
+            Self::Declared(_) => no_adapter_error_body(error),
+        }
+    }
+
+    /// The status at the proxy listener for one key that names two requests.
+    #[must_use]
+    pub fn key_reuse_status(&self) -> u16 {
+        match self {
+            Self::StripeRefund(_) => 400,
+            Self::Declared(_) => 422,
+        }
+    }
+
+    /// The provider's own idempotency header, lower case, in which an agent's key may come too.
+    #[must_use]
+    pub fn key_header(&self) -> Option<&str> {
+        match self {
+            Self::StripeRefund(_) => Some(stripe_refund::KEY_HEADER),
+            Self::Declared(declared) => declared.key_header(),
+        }
+    }
+
+    /// The top-level member of the body that is the provider's idempotency key: an agent's key may come in it, and
+    /// it is no part of what the request says.
+    #[must_use]
+    pub fn key_member(&self) -> Option<&str> {
+        match self {
+            Self::StripeRefund(_) => None,
+            Self::Declared(declared) => declared.key_member(),
+        }
+    }
+
+    /// Whether an effect can be looked for at all.
+    #[must_use]
+    pub fn can_read_back(&self) -> bool {
+        match self {
+            Self::StripeRefund(_) => true,
+            Self::Declared(declared) => declared.verify.is_some(),
+        }
+    }
+
+    /// Whether a credential may be of the declared mode: a key that says `live` where `test` is declared, or the
+    /// other way round, is not.
+    #[must_use]
+    pub fn credential_fits(&self, credential: &str) -> bool {
+        match self {
+            Self::StripeRefund(refund) => refund.credential_fits(credential),
+            Self::Declared(_) => true,
+        }
+    }
+}

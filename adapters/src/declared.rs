@@ -1,0 +1,203 @@
+//! A route that an operator declared: what it means is what the configuration says.
+
+mod build;
+mod look;
+
+use oncegate_policy::body::BodyKind;
+use oncegate_policy::check::Check;
+use oncegate_policy::classify::ResponseRules;
+use oncegate_policy::impact::{AmountRule, Bound, Dimension, Impact};
+use oncegate_policy::json;
+use oncegate_policy::refusal::{Code, Refusal};
+use oncegate_policy::template::{Piece, RenderFault, Scope, Template};
+use oncegate_policy::url_template::UrlTemplate;
+use serde_json::Value;
+
+pub use build::Built;
+
+use crate::look::{Look, LookStep, Memory};
+use crate::plan::{Marks, Plan, Planned, Prepared, Request};
+
+/// Where a provider reads its idempotency key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeyPlace {
+    /// A header, name in lower case.
+    Header(String),
+    /// A top-level member of the JSON body.
+    Body(String),
+}
+
+/// How the provider is asked whether it was done.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verify {
+    /// A GET on the action's own host.
+    pub url: UrlTemplate,
+    /// The status that a match needs.
+    pub status: u16,
+    /// All must hold; with none, the status alone is a match.
+    pub checks: Vec<Check>,
+}
+
+/// A declared route.
+#[derive(Clone, Debug)]
+pub struct Declared {
+    /// Upper case.
+    pub method: String,
+    /// Where it goes: builds, and matches.
+    pub url: UrlTemplate,
+    /// Names in lower case.
+    pub headers: Vec<(String, Template)>,
+    /// For the API listener: a JSON value whose texts are templates.
+    pub body: Option<Value>,
+    /// What is acted on.
+    pub subject: Option<Template>,
+    /// What is counted, how much, and whether that is exact.
+    pub impact: Option<(Dimension, AmountRule, Bound)>,
+    /// Where the provider reads its key, and for how long it remembers it, in milliseconds.
+    pub idempotency: Option<(KeyPlace, u64)>,
+    /// How the provider is asked whether it was done.
+    pub verify: Option<Verify>,
+    /// How its answers are to be read.
+    pub response: ResponseRules,
+}
+
+impl Declared {
+    pub(crate) fn plan(&self, request: &Request<'_>) -> Planned {
+        match self.try_plan(request) {
+            Ok(plan) => Planned::Ready(plan),
+            Err(refusal) => Planned::Refused(refusal),
+        }
+    }
+
+    fn try_plan(&self, request: &Request<'_>) -> Result<Plan, Refusal> {
+        let scope = Scope::of_input(request.input);
+        let subject = self.subject.as_ref().map(|template| template.render(&scope)).transpose();
+        let subject = subject.map_err(|fault| cannot_render(&fault))?;
+        let impact = self.impact.as_ref().map(|rule| impact(rule, request.input)).transpose()?;
+        Ok(Plan {
+            resource: subject.clone(),
+            subject,
+            impact,
+            fingerprint_scope: Vec::new(),
+            provider_key: self.idempotency.is_some(),
+            replay_window_ms: self.idempotency.as_ref().map(|(_, window_ms)| *window_ms),
+            drop_headers: self.key_header().map(str::to_owned).into_iter().collect(),
+        })
+    }
+
+    /// The body goes as it came, unless the provider reads its key there. The declared headers that name the effect
+    /// are set here for both listeners: a read-back may search for them.
+    pub(crate) fn prepare(&self, request: &Request<'_>, marks: &Marks<'_>) -> Result<Prepared, Refusal> {
+        let scope = Scope {
+            input: request.input,
+            effect_id: Some(marks.effect_id),
+            effect_key: Some(marks.provider_key),
+            response: None,
+        };
+        let key_header = self.key_header();
+        let mut headers = Vec::new();
+        for (name, template) in &self.headers {
+            if names_the_effect(template) && key_header != Some(name.as_str()) {
+                headers.push((name.clone(), header_text(name, template, &scope)?));
+            }
+        }
+        let body = match &self.idempotency {
+            Some((KeyPlace::Header(name), _)) => {
+                headers.push((name.clone(), marks.provider_key.to_owned()));
+                request.body.to_vec()
+            }
+            Some((KeyPlace::Body(member), _)) => with_member(request, member, marks.provider_key)?,
+            None => request.body.to_vec(),
+        };
+        Ok(Prepared { headers, body })
+    }
+
+    /// The request for an input that came without one, through the API listener.
+    ///
+    /// # Errors
+    /// The input lacks what a template names, or holds what cannot stand there.
+    pub fn build(&self, input: &Value, scope: &Scope<'_>) -> Result<Built, Refusal> {
+        build::build(self, input, scope)
+    }
+
+    pub(crate) fn look(&self, memory: &Memory<'_>, step: LookStep<'_>) -> Look {
+        match &self.verify {
+            Some(verify) => look::look(verify, memory, step),
+            None => Look::Impossible("no verify rule is declared"),
+        }
+    }
+
+    pub(crate) fn key_header(&self) -> Option<&str> {
+        match &self.idempotency {
+            Some((KeyPlace::Header(name), _)) => Some(name),
+            Some((KeyPlace::Body(_), _)) | None => None,
+        }
+    }
+
+    pub(crate) fn key_member(&self) -> Option<&str> {
+        match &self.idempotency {
+            Some((KeyPlace::Body(member), _)) => Some(member),
+            Some((KeyPlace::Header(_), _)) | None => None,
+        }
+    }
+}
+
+fn impact(rule: &(Dimension, AmountRule, Bound), input: &Value) -> Result<Impact, Refusal> {
+    let (dimension, amount, bound) = rule;
+    let amount = amount.amount(input).map_err(invalid)?;
+    Ok(Impact { dimension: dimension.clone(), amount, bound: *bound })
+}
+
+/// Headers with a secret in them are set by the proxy.
+fn names_the_effect(template: &Template) -> bool {
+    let marks = |piece: &Piece| match piece {
+        Piece::EffectId | Piece::EffectKey => true,
+        Piece::Text(_) | Piece::Input(_) | Piece::Secret(_) | Piece::Response(_) => false,
+    };
+    template.pieces().iter().any(marks) && template.secrets().is_empty()
+}
+
+fn header_text(name: &str, template: &Template, scope: &Scope<'_>) -> Result<String, Refusal> {
+    let text = template.render(scope).map_err(|fault| cannot_render(&fault))?;
+    match text.bytes().all(|b| b.is_ascii_graphic() || b == b' ') {
+        true => Ok(text),
+        false => {
+            Err(invalid(format!("A value for the header {name} holds a character that cannot stand there")))
+        }
+    }
+}
+
+/// The one case in which a proxied body is written anew.
+fn with_member(request: &Request<'_>, member: &str, value: &str) -> Result<Vec<u8>, Refusal> {
+    let object = match request.body_kind {
+        BodyKind::Json => json::strict(request.body).ok(),
+        BodyKind::Empty | BodyKind::Form | BodyKind::Opaque => None,
+    };
+    let Some(Value::Object(mut members)) = object else {
+        return Err(invalid(format!(
+            "The body must be a JSON object: the provider reads its key {member} there"
+        )));
+    };
+    members.insert(member.to_owned(), value.into());
+    Ok(Value::Object(members).to_string().into_bytes())
+}
+
+fn invalid(what: impl std::fmt::Display) -> Refusal {
+    Refusal::new(Code::InvalidInput, format!("{what}. Nothing was sent."))
+}
+
+fn cannot_render(fault: &RenderFault) -> Refusal {
+    match fault {
+        RenderFault::Secret { .. } => {
+            Refusal::new(Code::CredentialUnavailable, format!("{fault}. Nothing was sent."))
+        }
+        RenderFault::Absent { .. }
+        | RenderFault::Null { .. }
+        | RenderFault::Empty { .. }
+        | RenderFault::NotScalar { .. }
+        | RenderFault::UrlSegment { .. } => invalid(fault),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,100 @@
+//! Asking the provider by the declared `verify` rule: one GET, one answer.
+
+use oncegate_policy::check::{Check, Expected};
+use oncegate_policy::exchange::Answer;
+use oncegate_policy::json;
+use oncegate_policy::reconcile::Finding;
+use oncegate_policy::template::{Piece, RenderFault, Scope};
+
+use super::Verify;
+use crate::look::{Look, LookStep, Memory, unreadable};
+use crate::read_back::ReadBack;
+
+const NO_ANSWER: &str = "the verify rule needs the provider's answer to the write, and none came that has it";
+
+pub(super) fn look(verify: &Verify, memory: &Memory<'_>, step: LookStep<'_>) -> Look {
+    let scope = Scope {
+        input: memory.input,
+        effect_id: Some(memory.effect_id),
+        effect_key: Some(memory.provider_key),
+        response: memory.response,
+    };
+    match step {
+        LookStep::First => ask(verify, memory, &scope),
+        LookStep::Next { request, answer, page: _ } => judge(verify, &scope, request, answer),
+    }
+}
+
+fn ask(verify: &Verify, memory: &Memory<'_>, scope: &Scope<'_>) -> Look {
+    if memory.response.is_none() && verify.checks.iter().any(needs_the_answer) {
+        return Look::Impossible(NO_ANSWER);
+    }
+    let url = match verify.url.build(scope) {
+        Ok(url) => url,
+        Err(fault) if is_of_the_answer(&fault) => return Look::Impossible(NO_ANSWER),
+        Err(_) => return Look::Impossible("the verify URL cannot be built from what was asked"),
+    };
+    match ReadBack::get(path_and_query(&url), memory.headers.to_vec()) {
+        Ok(read_back) => Look::Ask(read_back),
+        Err(_) => Look::Impossible("the verify URL or a header of it cannot be sent"),
+    }
+}
+
+/// Only the declared status with every check is a match, and only an answer that could have been one says that there
+/// is none.
+fn judge(verify: &Verify, scope: &Scope<'_>, request: &ReadBack, answer: &Answer) -> Look {
+    let what = format!("GET {} was answered with {}", request.path_and_query(), answer.status);
+    if answer.status != verify.status {
+        return match answer.status {
+            200..=299 | 404 | 410 => Look::Found(Finding::NoMatch { what }),
+            _ => unreadable(what),
+        };
+    }
+    if verify.checks.is_empty() {
+        return Look::Found(Finding::Matched { what, reference: None, record: None });
+    }
+    let Ok(body) = json::strict(&answer.body) else {
+        return unreadable(format!("{what}, and its body cannot be read"));
+    };
+    // What a search shows is not what the write would have answered: it is no record for a repeat.
+    match verify.checks.iter().all(|check| check.holds(&body, scope)) {
+        true => Look::Found(Finding::Matched {
+            what: format!("{what}, and every check holds"),
+            reference: None,
+            record: None,
+        }),
+        false => Look::Found(Finding::NoMatch { what: format!("{what}, and not every check holds") }),
+    }
+}
+
+fn needs_the_answer(check: &Check) -> bool {
+    match &check.equals {
+        Some(Expected::Template(template)) => {
+            template.pieces().iter().any(|piece| matches!(piece, Piece::Response(_)))
+        }
+        Some(Expected::Literal(_)) | None => false,
+    }
+}
+
+fn is_of_the_answer(fault: &RenderFault) -> bool {
+    match fault {
+        RenderFault::Absent { path }
+        | RenderFault::Null { path }
+        | RenderFault::Empty { path }
+        | RenderFault::NotScalar { path }
+        | RenderFault::UrlSegment { path } => path.starts_with("response."),
+        RenderFault::Secret { .. } => false,
+    }
+}
+
+/// A verify URL is on the action's own host: the configuration sees to that.
+fn path_and_query(url: &str) -> String {
+    let after = url.split_once("://").map_or(url, |(_, after)| after);
+    match after.find(['/', '?']) {
+        Some(at) => match after.split_at(at).1 {
+            query if query.starts_with('?') => format!("/{query}"),
+            path => path.to_owned(),
+        },
+        None => "/".to_owned(),
+    }
+}

@@ -1,0 +1,89 @@
+//! Before sending: what an agent asked, what it means, and the bytes that go out.
+
+use oncegate_policy::body::BodyKind;
+use oncegate_policy::impact::Impact;
+use oncegate_policy::refusal::Refusal;
+use serde_json::Value;
+
+use crate::read_back::ReadBack;
+
+/// What an agent asked, as the proxy listener or the API read it.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// Upper case.
+    pub method: &'a str,
+    /// Names in lower case.
+    pub headers: &'a [(String, String)],
+    /// Decoded names and values of the query.
+    pub query: &'a [(String, String)],
+    /// What the body is.
+    pub body_kind: BodyKind,
+    /// The body as it came.
+    pub body: &'a [u8],
+    /// What it says: captured path and query values and the members of the body.
+    pub input: &'a Value,
+}
+
+impl Request<'_> {
+    /// Every value of one header.
+    pub(crate) fn header_values<'s>(&'s self, name: &'s str) -> impl Iterator<Item = &'s str> {
+        self.headers.iter().filter(move |(each, _)| each == name).map(|(_, value)| value.as_str())
+    }
+}
+
+/// What a request means, or what has to be known first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Planned {
+    /// All that admission needs.
+    Ready(Plan),
+    /// The provider has to be read first; then [`crate::Adapter::plan_with`].
+    NeedsRead(Read),
+    /// No.
+    Refused(Refusal),
+}
+
+/// What a request means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// What is acted on: the fence against varied retries. `payment_intent/pi_…`.
+    pub subject: Option<String>,
+    /// What the limits' `resource_prefix` is compared with: `acct_…/pi_…`.
+    pub resource: Option<String>,
+    /// How much it changes.
+    pub impact: Option<Impact>,
+    /// What beside the input makes it another request: headers that change where or how it is done.
+    pub fingerprint_scope: Vec<(String, String)>,
+    /// The effect's own key is sent to the provider, which deduplicates on it.
+    pub provider_key: bool,
+    /// For how long the provider does so.
+    pub replay_window_ms: Option<u64>,
+    /// The agent's headers that must not be passed on, lower case.
+    pub drop_headers: Vec<String>,
+}
+
+/// A read that a plan waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Read {
+    /// What is read.
+    pub read_back: ReadBack,
+    /// What for.
+    pub why: &'static str,
+}
+
+/// The effect's marks on a request.
+#[derive(Clone, Copy, Debug)]
+pub struct Marks<'a> {
+    /// `eff_…`
+    pub effect_id: &'a str,
+    /// The key that the provider deduplicates on, decided at admission.
+    pub provider_key: &'a str,
+}
+
+/// What goes out in the agent's place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prepared {
+    /// Headers to set, names in lower case; each replaces the agent's own.
+    pub headers: Vec<(String, String)>,
+    /// The body.
+    pub body: Vec<u8>,
+}

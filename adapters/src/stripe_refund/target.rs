@@ -1,0 +1,95 @@
+//! What is refunded: one payment intent or one charge.
+
+use oncegate_policy::refusal::Refusal;
+use serde_json::Value;
+
+use super::invalid;
+
+/// Stripe's ids are at most 255 characters (<https://docs.stripe.com/upgrades>, on backward-compatible changes).
+const MAX_ID: usize = 255;
+
+/// The two things that a refund can be of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TargetKind {
+    /// `pi_…`
+    PaymentIntent,
+    /// `ch_…` or `py_…`
+    Charge,
+}
+
+impl TargetKind {
+    /// The parameter and the member of the refund object.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::PaymentIntent => "payment_intent",
+            Self::Charge => "charge",
+        }
+    }
+
+    fn prefixes(self) -> &'static [&'static str] {
+        match self {
+            Self::PaymentIntent => &["pi_"],
+            Self::Charge => &["ch_", "py_"],
+        }
+    }
+}
+
+/// What is refunded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    pub(crate) kind: TargetKind,
+    /// Letters, digits and underscores only: it goes into URLs.
+    pub(crate) id: String,
+}
+
+impl Target {
+    /// Exactly one of `payment_intent` and `charge`.
+    pub(crate) fn of(input: &Value) -> Result<Self, Refusal> {
+        let given = |kind: TargetKind| input.get(kind.word()).filter(|value| !value.is_null());
+        let (kind, value) = match (given(TargetKind::PaymentIntent), given(TargetKind::Charge)) {
+            (Some(value), None) => (TargetKind::PaymentIntent, value),
+            (None, Some(value)) => (TargetKind::Charge, value),
+            (Some(_), Some(_)) => {
+                return Err(invalid("Name either payment_intent or charge to refund, not both"));
+            }
+            (None, None) => return Err(invalid("Name the payment_intent or the charge to refund")),
+        };
+        match value.as_str().filter(|id| is_id(id, kind.prefixes())) {
+            Some(id) => Ok(Self { kind, id: id.to_owned() }),
+            None => Err(invalid(format!("{} is not an id of that kind", kind.word()))),
+        }
+    }
+
+    /// The fence: `payment_intent/pi_…`.
+    pub(crate) fn subject(&self) -> String {
+        format!("{}/{}", self.kind.word(), self.id)
+    }
+
+    /// Where the amount that is left can be read.
+    pub(crate) fn amount_path(&self) -> String {
+        match self.kind {
+            TargetKind::PaymentIntent => {
+                format!("/v1/payment_intents/{}?expand[]=latest_charge", self.id)
+            }
+            TargetKind::Charge => format!("/v1/charges/{}", self.id),
+        }
+    }
+
+    /// The first page of its refunds.
+    pub(crate) fn list_path(&self) -> String {
+        format!("/v1/refunds?{}={}&limit=100", self.kind.word(), self.id)
+    }
+
+    /// What a refund object says of its target: `Some(false)` when it names another, `None` when it does not say.
+    pub(crate) fn is_of(&self, refund: &Value) -> Option<bool> {
+        let named = refund.get(self.kind.word())?;
+        let id = named.as_str().or_else(|| named.get("id")?.as_str())?;
+        Some(id == self.id)
+    }
+}
+
+/// One of the prefixes, then letters, digits and underscores.
+pub(crate) fn is_id(text: &str, prefixes: &[&str]) -> bool {
+    let tail = prefixes.iter().find_map(|prefix| text.strip_prefix(prefix)).unwrap_or_default();
+    !tail.is_empty() && text.len() <= MAX_ID && tail.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+}

@@ -1,0 +1,283 @@
+use oncegate_policy::body;
+use serde_json::json;
+
+use super::*;
+use crate::Adapter;
+
+fn refund() -> StripeRefund {
+    StripeRefund { account: Some("acct_1Nxyz".into()), currency: "usd".into(), live: false }
+}
+
+type Pairs = Vec<(String, String)>;
+
+fn pairs(of: &[(&str, &str)]) -> Pairs {
+    of.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+/// A request as one of the listeners reads it.
+struct Came {
+    headers: Pairs,
+    query: Pairs,
+    kind: BodyKind,
+    body: Vec<u8>,
+    input: Value,
+}
+
+impl Came {
+    fn form(form: &str) -> Self {
+        Self::read("application/x-www-form-urlencoded", form, &[])
+    }
+
+    fn json(json: &Value) -> Self {
+        Self::read("application/json", &json.to_string(), &[])
+    }
+
+    fn read(content_type: &str, body: &str, query: &[(&str, &str)]) -> Self {
+        let (kind, members) = body::read(Some(content_type), body.as_bytes()).unwrap();
+        let query = pairs(query);
+        let input = body::merge(&[], &query, members).unwrap();
+        Self { headers: vec![], query, kind, body: body.as_bytes().to_vec(), input }
+    }
+
+    fn with(mut self, headers: &[(&str, &str)]) -> Self {
+        self.headers = pairs(headers);
+        self
+    }
+
+    fn request(&self) -> Request<'_> {
+        Request {
+            method: "POST",
+            headers: &self.headers,
+            query: &self.query,
+            body_kind: self.kind,
+            body: &self.body,
+            input: &self.input,
+        }
+    }
+}
+
+fn ready(planned: Planned) -> Plan {
+    match planned {
+        Planned::Ready(plan) => plan,
+        Planned::NeedsRead(_) | Planned::Refused(_) => panic!("{planned:?}"),
+    }
+}
+
+fn refused(planned: Planned) -> Option<Code> {
+    match planned {
+        Planned::Refused(refusal) => Some(refusal.code),
+        Planned::Ready(_) | Planned::NeedsRead(_) => None,
+    }
+}
+
+fn usd(amount: Option<i64>, bound: Bound) -> Impact {
+    Impact { dimension: Dimension::Money { currency: "usd".into() }, amount, bound }
+}
+
+const MARKS: Marks<'_> = Marks { effect_id: "eff_1", provider_key: "key-1" };
+
+#[test]
+fn a_plan_names_payment_money_and_key() {
+    let came = Came::form("payment_intent=pi_3Pabc&amount=12000&metadata[order_id]=4417");
+    assert_eq!(
+        ready(refund().plan(&came.request())),
+        Plan {
+            subject: Some("payment_intent/pi_3Pabc".into()),
+            resource: Some("acct_1Nxyz/pi_3Pabc".into()),
+            impact: Some(usd(Some(12_000), Bound::Exact)),
+            fingerprint_scope: vec![],
+            provider_key: true,
+            replay_window_ms: Some(86_400_000),
+            drop_headers: vec!["idempotency-key".into()],
+        }
+    );
+    let as_json =
+        Came::json(&json!({"payment_intent": "pi_3Pabc", "amount": 12000, "metadata": {"order_id": "4417"}}));
+    assert_eq!(refund().plan(&as_json.request()), refund().plan(&came.request()));
+}
+
+#[test]
+fn what_is_read_in_one_way_only_is_planned() {
+    use Code::{Ambiguous, InvalidInput};
+    let long = format!("payment_intent=pi_{}&amount=1", "x".repeat(253));
+    for (form, code) in [
+        ("payment_intent=pi_1&amount=1", None),
+        ("charge=ch_1&amount=1", None),
+        ("charge=py_1&amount=1", None),
+        ("payment_intent=pi_1&amount=0", None),
+        ("payment_intent=pi_1&amount=1&currency=USD", None),
+        ("payment_intent=pi_1&amount=1&expand[]=charge", None),
+        ("payment_intent=pi_1&charge=ch_1&amount=1", Some(InvalidInput)),
+        ("payment_intent=pi_1&charge=&amount=1", Some(InvalidInput)),
+        ("amount=1", Some(InvalidInput)),
+        ("payment_intent=&amount=1", Some(InvalidInput)),
+        ("payment_intent=ch_1&amount=1", Some(InvalidInput)),
+        ("payment_intent=pi_&amount=1", Some(InvalidInput)),
+        ("payment_intent=pi_1/../x&amount=1", Some(InvalidInput)),
+        ("payment_intent=pi_1%3Fa&amount=1", Some(InvalidInput)),
+        ("payment_intent[]=pi_1&amount=1", Some(InvalidInput)),
+        (long.as_str(), Some(InvalidInput)),
+        ("payment_intent=pi_1&amount=", Some(InvalidInput)),
+        ("payment_intent=pi_1&amount=1.5", Some(InvalidInput)),
+        ("payment_intent=pi_1&amount=1e3", Some(InvalidInput)),
+        ("payment_intent=pi_1&amount=-1", Some(InvalidInput)),
+        ("payment_intent=pi_1&amount=%2B1", Some(InvalidInput)),
+        ("payment_intent=pi_1&amount=+1", Some(InvalidInput)),
+        ("payment_intent=pi_1&amount=01", Some(InvalidInput)),
+        ("payment_intent=pi_1&amount=9223372036854775808", Some(InvalidInput)),
+        ("payment_intent=pi_1&amount[]=1", Some(InvalidInput)),
+        ("payment_intent=pi_1&amount=1&currency=eur", Some(InvalidInput)),
+        ("payment_intent=pi_1&amount=1&metadata=", Some(InvalidInput)),
+        ("payment_intent=pi_1&amount=1&metadata[]=x", Some(InvalidInput)),
+        ("payment_intent=pi_1&amount=1&metadata[oncegate_effect]=eff_2", Some(InvalidInput)),
+        ("payment_intent=pi_1&amount=1&metadata[oncegate_effect][a]=eff_2", Some(InvalidInput)),
+        ("payment_intent=pi_1&amount=1&+amount=2", Some(Ambiguous)),
+        ("payment_intent=pi_1&amount=1&Amount=2", Some(Ambiguous)),
+        ("payment_intent=pi_1&amount=1&amount%00=2", Some(Ambiguous)),
+    ] {
+        assert_eq!(refused(refund().plan(&Came::form(form).request())), code, "{form}");
+    }
+}
+
+#[test]
+fn the_query_holds_nothing_but_expand() {
+    let form = "payment_intent=pi_1&amount=1";
+    for (query, code) in [
+        (("expand[]", "charge"), None),
+        (("expand[0]", "charge"), None),
+        (("reason", "duplicate"), Some(Code::Ambiguous)),
+        (("expand", "charge"), Some(Code::Ambiguous)),
+    ] {
+        let came = Came::read("application/x-www-form-urlencoded", form, &[query]);
+        assert_eq!(refused(refund().plan(&came.request())), code, "{query:?}");
+    }
+}
+
+#[test]
+fn scope_headers_make_another_request_and_another_account() {
+    let form = "payment_intent=pi_1&amount=1";
+    for (headers, scope, resource) in [
+        (vec![], vec![], "acct_1Nxyz/pi_1"),
+        (
+            vec![("user-agent", "x"), ("stripe-version", "v1")],
+            vec![("stripe-version", "v1")],
+            "acct_1Nxyz/pi_1",
+        ),
+        (
+            vec![("stripe-version", "v1"), ("stripe-account", "acct_2")],
+            vec![("stripe-account", "acct_2"), ("stripe-version", "v1")],
+            "acct_2/pi_1",
+        ),
+        (vec![("stripe-context", "acct_3")], vec![("stripe-context", "acct_3")], "acct_3/pi_1"),
+    ] {
+        let plan = ready(refund().plan(&Came::form(form).with(&headers).request()));
+        assert_eq!(plan.fingerprint_scope, pairs(&scope), "{headers:?}");
+        assert_eq!(plan.resource.as_deref(), Some(resource), "{headers:?}");
+    }
+    let twice = Came::form(form).with(&[("stripe-account", "acct_1"), ("stripe-account", "acct_2")]);
+    assert_eq!(refused(refund().plan(&twice.request())), Some(Code::Ambiguous));
+    let nowhere = StripeRefund { account: None, ..refund() };
+    assert_eq!(ready(nowhere.plan(&Came::form(form).request())).resource.as_deref(), Some("pi_1"));
+}
+
+#[test]
+fn without_an_amount_the_payment_is_read_first() {
+    for (form, path) in [
+        ("payment_intent=pi_1", "/v1/payment_intents/pi_1?expand[]=latest_charge"),
+        ("charge=ch_1", "/v1/charges/ch_1"),
+    ] {
+        let came = Came::form(form).with(&[("stripe-account", "acct_2")]);
+        let Planned::NeedsRead(read) = refund().plan(&came.request()) else { panic!("{form}") };
+        assert_eq!(read.read_back.path_and_query(), path);
+        assert_eq!(read.read_back.headers(), pairs(&[("stripe-account", "acct_2")]));
+    }
+    let null = Came::json(&json!({"charge": "ch_1", "amount": null}));
+    assert!(matches!(refund().plan(&null.request()), Planned::NeedsRead(_)));
+    let unsendable = Came::form("charge=ch_1").with(&[("stripe-account", "acct\r\nx: y")]);
+    assert_eq!(refused(refund().plan(&unsendable.request())), Some(Code::InvalidRequest));
+}
+
+#[test]
+fn what_is_left_is_what_a_refund_without_an_amount_takes() {
+    let charge = |amount: Value, refunded: Value| json!({"object": "charge", "amount": amount, "amount_refunded": refunded, "currency": "usd"});
+    let intent = |latest: Value| json!({"object": "payment_intent", "amount_received": 900, "currency": "usd", "latest_charge": latest});
+    let open = usd(None, Bound::UpperBound);
+    let mut euros = charge(json!(900), json!(400));
+    euros["currency"] = json!("EUR");
+    let eur =
+        Impact { dimension: Dimension::Money { currency: "eur".into() }, ..usd(Some(500), Bound::Exact) };
+    for (status, body, impact) in [
+        (200, charge(json!(900), json!(0)), usd(Some(900), Bound::Exact)),
+        (200, charge(json!(900), json!(900)), usd(Some(0), Bound::Exact)),
+        (200, intent(charge(json!(900), json!(400))), usd(Some(500), Bound::Exact)),
+        (200, intent(json!("ch_1")), usd(Some(900), Bound::UpperBound)),
+        (200, intent(Value::Null), usd(Some(900), Bound::UpperBound)),
+        (200, euros, eur),
+        (200, charge(json!(900), json!(901)), open.clone()),
+        (200, charge(json!(900.5), json!(0)), open.clone()),
+        (200, charge(json!(900), Value::Null), open.clone()),
+        (200, json!({"object": "refund", "amount": 5, "currency": "usd"}), open.clone()),
+        (200, json!("garbled"), open.clone()),
+        (404, charge(json!(900), json!(0)), open.clone()),
+        (500, json!({}), open.clone()),
+    ] {
+        let read = Answer { status, reason: None, headers: vec![], body: body.to_string().into_bytes() };
+        let came = Came::form("payment_intent=pi_1");
+        assert_eq!(ready(refund().plan_with(&came.request(), &read)).impact, Some(impact), "{status} {body}");
+    }
+}
+
+#[test]
+fn what_goes_out_is_what_came_and_the_marks() {
+    let effect = "metadata%5Boncegate_effect%5D=eff_1";
+    let form = "payment_intent=pi_3Pabc&amount=12000&metadata%5Bnote%5D=a+b";
+    let prepared = refund().prepare(&Came::form(form).request(), &MARKS).unwrap();
+    assert_eq!(String::from_utf8(prepared.body).unwrap(), format!("{form}&{effect}"));
+    let headers = [("content-type", "application/x-www-form-urlencoded"), ("idempotency-key", "key-1")];
+    assert_eq!(prepared.headers, pairs(&headers));
+
+    let input = json!({"payment_intent": "pi_1", "amount": 120, "metadata": {"b": "x y", "a": true}, "expand": ["charge"], "reason": null});
+    let prepared = refund().prepare(&Came::json(&input).request(), &MARKS).unwrap();
+    assert_eq!(
+        String::from_utf8(prepared.body).unwrap(),
+        format!(
+            "amount=120&expand%5B0%5D=charge&metadata%5Ba%5D=true&metadata%5Bb%5D=x%20y&payment_intent=pi_1&{effect}"
+        )
+    );
+}
+
+#[test]
+fn a_body_that_cannot_carry_the_mark_does_not_go_out() {
+    for came in [
+        Came::form("payment_intent=pi_1&metadata="),
+        Came::form("payment_intent=pi_1&metadata[oncegate_effect]=x"),
+        Came::json(&json!({"payment_intent": "pi_1", "metadata": "x"})),
+        Came::json(&json!({"payment_intent": "pi_1", "metadata": {"a[b": "x"}})),
+        Came::read("text/plain", "payment_intent=pi_1", &[]),
+    ] {
+        assert!(refund().prepare(&came.request(), &MARKS).is_err(), "{}", came.input);
+    }
+}
+
+#[test]
+fn what_stands_in_the_query_is_not_sent_twice() {
+    let came = Came::read("application/json", r#"{"charge":"ch_1","amount":1}"#, &[("expand[]", "charge")]);
+    let prepared = refund().prepare(&came.request(), &MARKS).unwrap();
+    assert_eq!(prepared.body, b"amount=1&charge=ch_1&metadata%5Boncegate_effect%5D=eff_1");
+}
+
+#[test]
+fn the_credential_is_of_the_declared_mode() {
+    for (live, credential, fits) in [
+        (false, "sk_test_1", true),
+        (false, "rk_test_1", true),
+        (false, "sk_live_1", false),
+        (false, "rk_live_1", false),
+        (false, "something else", true),
+        (true, "sk_live_1", true),
+        (true, "sk_test_1", false),
+    ] {
+        let adapter = Adapter::StripeRefund(StripeRefund { live, ..refund() });
+        assert_eq!(adapter.credential_fits(credential), fits, "{live} {credential}");
+    }
+}
