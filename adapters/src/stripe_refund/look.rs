@@ -18,7 +18,8 @@ use crate::read_back::ReadBack;
 
 /// Pages of 100 that one look reads at most.
 const MAX_PAGES: usize = 100;
-/// A refund's id begins with one of these (<https://docs.stripe.com/api/refunds/object>).
+/// `re_…` (<https://docs.stripe.com/api/refunds/object>); `pyr_…` is known for refunds of `py_…` charges. With any other
+/// id the list is read.
 const REFUND_PREFIXES: [&str; 2] = ["re_", "pyr_"];
 const ONE_REFUND: &str = "/v1/refunds/";
 
