@@ -1,4 +1,117 @@
-//! Text to [`Config`]. Opens no file and reads no environment: the caller hands the text in, and gets either a
-//! whole configuration or every fault in it.
+//! Text to [`Config`](model::Config). Opens no file and reads no environment: the caller hands the text in, and gets
+//! either a whole configuration or every fault in it. Modules in reading order.
 
+pub mod lookup;
 pub mod model;
+
+mod checks;
+mod document;
+mod fault;
+mod headers;
+mod nearest;
+mod reader;
+mod templates;
+mod value;
+
+mod actions;
+mod callers;
+mod cross;
+mod declared;
+mod facts;
+mod hosts;
+mod limits;
+mod proxy;
+mod secrets;
+#[cfg(test)]
+mod tests;
+mod warnings;
+
+use toml::de::{DeTable, DeValue};
+
+pub use fault::Fault;
+pub use nearest::nearest;
+
+use document::Document;
+use facts::Facts;
+use fault::{Log, Place};
+use model::Config;
+
+/// One file of a configuration.
+#[derive(Clone, Copy, Debug)]
+pub struct Source<'a> {
+    /// What faults call it.
+    pub name: &'a str,
+    /// What it holds.
+    pub text: &'a str,
+}
+
+/// A configuration without faults.
+#[derive(Clone, Debug)]
+pub struct Parsed {
+    /// What it says.
+    pub config: Config,
+    /// What is allowed and still doubtful, in the order of the text.
+    pub warnings: Vec<Fault>,
+}
+
+/// Reads a configuration. Several sources are one configuration: sections that are one table stand in one of them,
+/// entries of the other sections may stand in any.
+///
+/// # Errors
+/// Every fault of every source, in the order of the text.
+pub fn parse(sources: &[Source<'_>]) -> Result<Parsed, Vec<Fault>> {
+    let log = Log::new(sources);
+    let mut files = Vec::new();
+    for (file, source) in sources.iter().enumerate() {
+        match DeTable::parse(source.text) {
+            Ok(table) => files.push((file, table)),
+            Err(error) => {
+                let offset = error.span().map_or(0, |span| span.start);
+                log.fault(Place { file, offset }, format!("not TOML: {}", error.message()));
+            }
+        }
+    }
+    let whole = files.len() == sources.len();
+    let nothing = DeValue::Table(DeTable::new());
+    let document = Document::merge(&files, &nothing, &log);
+    let mut facts = Facts::default();
+    let config = read(&document, &mut facts);
+    // A file that could not be read may declare what the others name.
+    if whole {
+        cross::judge(&facts, &log);
+    }
+    if let (Some(config), true) = (&config, log.is_clean()) {
+        warnings::judge(config, &facts, &log);
+    }
+    let (faults, warnings) = log.finish();
+    match config {
+        Some(config) if faults.is_empty() => Ok(Parsed { config, warnings }),
+        Some(_) | None => Err(faults),
+    }
+}
+
+fn read(document: &Document<'_>, facts: &mut Facts) -> Option<Config> {
+    let proxy = proxy::proxy(document, facts);
+    let control = proxy::control(document, facts);
+    let store = proxy::store(document);
+    let reconcile = proxy::reconcile(document);
+    let ca_dir = proxy::ca_dir(document);
+    let callers = callers::read(document, facts);
+    let secrets = secrets::read(document, facts);
+    // Before the actions, which ask what kind of host they go to.
+    let hosts = hosts::read(document, facts);
+    let actions = actions::read(document, facts);
+    let limits = limits::read(document, facts);
+    Some(Config {
+        proxy: proxy?,
+        control: control?,
+        store: store?,
+        reconcile: reconcile?,
+        ca_dir: ca_dir?,
+        callers,
+        secrets,
+        hosts,
+        actions,
+        limits,
+    })
+}

@@ -1,0 +1,137 @@
+//! What two sections say about each other.
+
+use std::collections::BTreeMap;
+
+use oncegate_policy::url_template::Scheme;
+
+use crate::facts::{Destination, Facts, SecretUse};
+use crate::fault::{Log, Place};
+use crate::lookup::allows;
+use crate::model::{HostPattern, Placement, SecretSpec};
+use crate::nearest::hint;
+
+/// Records every contradiction between sections.
+pub(crate) fn judge(facts: &Facts, log: &Log<'_>) {
+    for one in &facts.secret_uses {
+        secret_use(one, facts, log);
+    }
+    for destination in &facts.destinations {
+        destination_is_declared(destination, facts, log);
+    }
+    for (place, name) in &facts.limited_actions {
+        if !facts.actions.contains_key(name) {
+            let hint = hint(name, facts.actions.keys().map(String::as_str));
+            log.fault(*place, format!("there is no action `{name}`{hint}"));
+        }
+    }
+    for (place, within) in &facts.waits {
+        if facts.upstream_timeout.is_some_and(|timeout| *within > timeout) {
+            let message = "`respond_within` is longer than `[proxy] upstream_timeout`: nobody listens to the \
+                           provider for so long";
+            log.fault(*place, message);
+        }
+    }
+    unique_keys(facts, log);
+    unique_listeners(facts, log);
+}
+
+fn secret_use(one: &SecretUse, facts: &Facts, log: &Log<'_>) {
+    let name = &one.secret;
+    match facts.secrets.get(name) {
+        None => {
+            let hint = hint(name, facts.secrets.keys().map(String::as_str));
+            log.fault(one.place, format!("there is no secret `{name}`{hint}"));
+        }
+        Some(Some(spec)) => secret_may_stand(one, spec, log),
+        // Its own faults are reported where it is declared.
+        Some(None) => {}
+    }
+}
+
+fn secret_may_stand(one: &SecretUse, spec: &SecretSpec, log: &Log<'_>) {
+    let name = &one.secret;
+    if !spec.allowed_placements.contains(&one.placement) {
+        let placement = word(one.placement);
+        log.fault(
+            one.place,
+            format!("the secret `{name}` may not stand in the {placement}: see its `allowed_placements`"),
+        );
+    }
+    let Some(to) = &one.to else { return };
+    if !spec.allowed_hosts.iter().any(|allowed| allows(allowed, to)) {
+        let to = spelled(to);
+        log.fault(one.place, format!("the secret `{name}` may not go to `{to}`: see its `allowed_hosts`"));
+    }
+}
+
+fn word(placement: Placement) -> &'static str {
+    match placement {
+        Placement::Header => "header",
+        Placement::Url => "url",
+        Placement::Body => "body",
+    }
+}
+
+fn spelled(pattern: &HostPattern) -> String {
+    match pattern {
+        HostPattern::Exact(name) => name.clone(),
+        HostPattern::Below(suffix) => format!(".{suffix}"),
+    }
+}
+
+fn destination_is_declared(destination: &Destination, facts: &Facts, log: &Log<'_>) {
+    let Destination { place, scheme, authority } = destination;
+    let entry =
+        if authority.port == scheme.default_port() { authority.url_host() } else { authority.to_string() };
+    match (facts.host_for(authority), scheme) {
+        (None, Scheme::Https | Scheme::Http) => {
+            let known = facts.hosts.iter().map(|(_, host)| spelled(&host.pattern)).collect::<Vec<_>>();
+            let hint = hint(&entry, known.iter().map(String::as_str));
+            log.fault(*place, format!("`{entry}` is not a declared host: add `[hosts.\"{entry}\"]`{hint}"));
+        }
+        (Some(host), Scheme::Http) if !host.plain => {
+            log.fault(
+                *place,
+                format!("`{entry}` is spoken to over TLS: write `https://`, or `plain = true` at the host"),
+            );
+        }
+        (Some(host), Scheme::Https) if host.plain => {
+            log.fault(
+                *place,
+                format!("`{entry}` is declared with `plain = true`: write `http://`, or remove that"),
+            );
+        }
+        (Some(_), Scheme::Https | Scheme::Http) => {}
+    }
+}
+
+fn unique_keys(facts: &Facts, log: &Log<'_>) {
+    let mut first: BTreeMap<[u8; 32], (&str, Place)> = BTreeMap::new();
+    for (place, caller, hash) in &facts.key_hashes {
+        match first.get(hash) {
+            Some((other, _)) if other == caller => {
+                log.fault(*place, format!("`{caller}` has this key twice"))
+            }
+            Some((other, at)) => {
+                let at = log.spell(*at);
+                log.fault(
+                    *place,
+                    format!("`{caller}` has the same key as `{other}` at {at}: nobody could tell them apart"),
+                );
+            }
+            None => _ = first.insert(*hash, (caller, *place)),
+        }
+    }
+}
+
+fn unique_listeners(facts: &Facts, log: &Log<'_>) {
+    let mut first: BTreeMap<&str, Place> = BTreeMap::new();
+    for (place, listen) in &facts.listens {
+        match first.get(listen.as_str()) {
+            Some(at) => {
+                log.fault(*place, format!("`{listen}` is listened on already: see {}", log.spell(*at)))
+            }
+            None => _ = first.insert(listen, *place),
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! `[actions.NAME]` with `method` and `url`: a declared route.
+
+use oncegate_policy::classify::ResponseRules;
+use oncegate_policy::impact::{AmountOf, AmountRule, Bound};
+use oncegate_policy::template::Template;
+use oncegate_policy::url_template::UrlTemplate;
+use serde_json::Value;
+use toml::de::DeValue;
+
+use crate::checks::{answer, matches};
+use crate::facts::{Destination, Facts};
+use crate::headers::{check_name, header_name};
+use crate::limits::dimension;
+use crate::model::{Credential, Declared, HostPattern, Idempotency, ImpactRule, KeyPlace, Placement, Verify};
+use crate::reader::{Node, Table, entries};
+use crate::templates::{Allowed, parse, template};
+use crate::value::{amount, boolean, integer, json, owned, positive_duration, text, word};
+
+/// Methods that can be declared, and whether they write.
+const METHODS: [(&str, bool); 8] = [
+    ("POST", true),
+    ("PUT", true),
+    ("PATCH", true),
+    ("DELETE", true),
+    ("QUERY", true),
+    ("GET", false),
+    ("HEAD", false),
+    ("OPTIONS", false),
+];
+
+pub(crate) fn read(table: &Table<'_>, name: &str, facts: &mut Facts) -> Option<Declared> {
+    // The missing pair has one fault of its own.
+    let neither = table.get("method").is_none() && table.get("url").is_none();
+    let method = if neither { None } else { table.need("method", method) };
+    let impact = table.read("impact", |node| node.table("`impact`", impact)?);
+    let idempotency = table.read("idempotency", |node| node.table("`idempotency`", idempotency)?);
+    let writes = method.is_none_or(|(_, writes)| writes);
+    let implied = writes || impact.is_some() || table.get("verify").is_some();
+    let governed = table.or("governed", boolean, implied);
+    if !governed {
+        table.refuse(
+            &["impact", "verify", "idempotency"],
+            "does not go with `governed = false`: there is no effect",
+        );
+    }
+    let allowed = if governed { Allowed::WRITE } else { Allowed::UNGOVERNED };
+    let url = if neither { None } else { table.need("url", |node| url(node, allowed)) };
+    let to = url.as_ref().map(|url| HostPattern::Exact(url.authority().host.clone()));
+    if let Some(url) = &url {
+        let (scheme, authority) = (url.scheme(), url.authority().clone());
+        facts.destinations.push(Destination { place: table.key_place("url"), scheme, authority });
+    }
+    let headers = table.or("headers", |node| headers(node, allowed, to.as_ref(), facts), Vec::new());
+    let body = table.read("body", |node| body(node, allowed, to.as_ref(), facts));
+    let verify = table
+        .read("verify", |node| node.table("`verify`", |verify| read_verify(verify, name, url.as_ref()))?);
+    let response = table.read("response", |node| node.table("`response`", response));
+    let credential_secret =
+        table.read("credential_secret", |node| secret(node, url.as_ref(), to.as_ref(), facts));
+    judge_key_place(table, idempotency.as_ref(), &headers);
+    Some(Declared {
+        method: method?.0.to_owned(),
+        url: url?,
+        headers,
+        body,
+        governed,
+        impact,
+        idempotency,
+        verify,
+        response: response.unwrap_or_default(),
+        credential_secret,
+    })
+}
+
+fn method(node: &Node<'_>) -> Option<(&'static str, bool)> {
+    let known = METHODS.map(|(method, writes)| (method, (method, writes)));
+    word(node, &known)
+}
+
+fn url(node: &Node<'_>, allowed: Allowed) -> Option<UrlTemplate> {
+    let written = text(node)?;
+    match UrlTemplate::parse(written) {
+        Ok(url) => {
+            _ = parse(node, written, allowed);
+            Some(url)
+        }
+        Err(fault) => {
+            node.fault(format!("{}: {fault}", node.what));
+            None
+        }
+    }
+}
+
+fn headers(
+    node: &Node<'_>,
+    allowed: Allowed,
+    to: Option<&HostPattern>,
+    facts: &mut Facts,
+) -> Option<Vec<(String, Template)>> {
+    let Some(table) = node.value.as_table() else {
+        node.wrong_type("a table");
+        return None;
+    };
+    let mut headers: Vec<(String, Template)> = Vec::new();
+    for (written, place, value) in entries(table, node.place.file, node.log) {
+        let name = check_name(&Node { place, what: node.what.clone(), ..value.clone() }, written);
+        let template = template(&value, allowed);
+        let (Some(name), Some(template)) = (name, template) else { continue };
+        if headers.iter().any(|(known, _)| *known == name) {
+            node.log.fault(place, format!("{}: `{written}` stands here twice", node.what));
+        }
+        note_secrets(&value, &template, Placement::Header, to, facts);
+        headers.push((name, template));
+    }
+    Some(headers)
+}
+
+/// Any value: each string in it is a template.
+fn body(node: &Node<'_>, allowed: Allowed, to: Option<&HostPattern>, facts: &mut Facts) -> Option<Value> {
+    judge_strings(node, allowed, to, facts);
+    json(node)
+}
+
+fn judge_strings(node: &Node<'_>, allowed: Allowed, to: Option<&HostPattern>, facts: &mut Facts) {
+    match node.value {
+        DeValue::String(written) => {
+            if let Some(template) = parse(node, written, allowed) {
+                note_secrets(node, &template, Placement::Body, to, facts);
+            }
+        }
+        DeValue::Array(_) => {
+            for item in node.items().unwrap_or_default() {
+                judge_strings(&item, allowed, to, facts);
+            }
+        }
+        DeValue::Table(table) => {
+            for (_, _, member) in entries(table, node.place.file, node.log) {
+                judge_strings(&member, allowed, to, facts);
+            }
+        }
+        DeValue::Integer(_) | DeValue::Float(_) | DeValue::Boolean(_) | DeValue::Datetime(_) => {}
+    }
+}
+
+fn note_secrets(
+    node: &Node<'_>,
+    template: &Template,
+    placement: Placement,
+    to: Option<&HostPattern>,
+    facts: &mut Facts,
+) {
+    for secret in template.secrets() {
+        facts.uses(node.place, secret, placement, to);
+    }
+}
+
+/// It stands where the host's credential would: in a header, unless the host takes a query parameter.
+fn secret(
+    node: &Node<'_>,
+    url: Option<&UrlTemplate>,
+    to: Option<&HostPattern>,
+    facts: &mut Facts,
+) -> Option<String> {
+    let secret = owned(node)?;
+    let host = url.and_then(|url| facts.host_for(url.authority()));
+    let placement = match host.and_then(|host| host.credential.as_ref()) {
+        Some(Credential::Query { .. }) => Placement::Url,
+        Some(Credential::Header { .. } | Credential::Basic { .. }) | None => Placement::Header,
+    };
+    facts.uses(node.place, &secret, placement, to);
+    Some(secret)
+}
+
+fn impact(table: &Table<'_>) -> Option<ImpactRule> {
+    let dimension = dimension(table);
+    let amount = table.need("amount", amount_rule);
+    let bounds = [Bound::Exact, Bound::UpperBound].map(|bound| (bound.word(), bound));
+    let bound = table.or("bound", |node| word(node, &bounds), Bound::Exact);
+    Some(ImpactRule { dimension: dimension?, amount: amount?, bound })
+}
+
+fn amount_rule(node: &Node<'_>) -> Option<AmountRule> {
+    if matches!(node.value, DeValue::Integer(_)) {
+        return amount(node).map(|amount| AmountRule { of: AmountOf::Literal(amount), times: 1 });
+    }
+    let written = text(node)?;
+    let rule = AmountRule::parse(written);
+    if rule.is_none() {
+        node.fault(format!(
+            "{}: `{written}` is not an integer, `input.PATH` or `count(input.PATH)`, with or without `* INTEGER`",
+            node.what
+        ));
+    }
+    rule
+}
+
+fn idempotency(table: &Table<'_>) -> Option<Idempotency> {
+    let place = match table.exactly_one(&["header", "body"]) {
+        Some("header") => table.read("header", header_name).map(KeyPlace::Header),
+        Some(_) => table.read("body", owned).map(KeyPlace::Body),
+        None => None,
+    };
+    let window = table.need("window", positive_duration);
+    Some(Idempotency { place: place?, window: window? })
+}
+
+/// The provider key is the effect's own: a header of the same name would fight with it.
+fn judge_key_place(table: &Table<'_>, idempotency: Option<&Idempotency>, headers: &[(String, Template)]) {
+    let Some(KeyPlace::Header(key)) = idempotency.map(|idempotency| &idempotency.place) else { return };
+    if headers.iter().any(|(name, _)| name == key) {
+        let message = format!("`headers` sets `{key}`, which `idempotency` sets already");
+        table.log.fault(table.key_place("headers"), message);
+    }
+}
+
+fn read_verify(table: &Table<'_>, name: &str, action: Option<&UrlTemplate>) -> Option<Verify> {
+    let look = table.need("url", |node| {
+        let look = url(node, Allowed::LOOK)?;
+        let same = |action: &UrlTemplate| (action.scheme(), action.authority()) == (look.scheme(), look.authority());
+        if let Some(action) = action.filter(|action| !same(action)) {
+            node.fault(format!(
+                "`verify` looks at {}://{}, but `{name}` writes to {}://{}: only the action's own host can say what \
+                 became of it",
+                look.scheme(),
+                look.authority(),
+                action.scheme(),
+                action.authority()
+            ));
+        }
+        Some(look)
+    });
+    let status = table.or("status", status, 200);
+    let checks = table.or("match", matches, Vec::new());
+    Some(Verify { url: look?, status, checks })
+}
+
+fn status(node: &Node<'_>) -> Option<u16> {
+    let status = integer(node, 0)?;
+    let status = u16::try_from(status).ok().filter(|status| (200..=599).contains(status));
+    if status.is_none() {
+        node.fault(format!("{} must be an HTTP status from 200 to 599", node.what));
+    }
+    status
+}
+
+fn response(table: &Table<'_>) -> ResponseRules {
+    ResponseRules {
+        failed_statuses: Vec::new(),
+        succeeded_when: table.or("succeeded_when", answer, Vec::new()),
+        failed_when: table.or("failed_when", answer, Vec::new()),
+    }
+}

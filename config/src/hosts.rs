@@ -1,0 +1,122 @@
+//! `[hosts."…"]`
+
+use oncegate_policy::authority::Authority;
+use oncegate_policy::template::Template;
+
+use crate::document::{Document, Entry};
+use crate::facts::Facts;
+use crate::headers::header_name;
+use crate::model::{Credential, Host, HostPattern, Placement};
+use crate::reader::{Node, Table};
+use crate::templates::{Allowed, parse};
+use crate::value::{any_text, boolean, owned, path, text, word};
+
+/// The words of `reads` and `writes`.
+const PASSAGE: [(&str, bool); 2] = [("allow", true), ("deny", false)];
+
+pub(crate) fn read(document: &Document<'_>, facts: &mut Facts) -> Vec<Host> {
+    for entry in document.entries("hosts") {
+        let read = |table: &Table<'_>| host(table, entry, facts);
+        let Some(host) = entry.node.table(&format!("[hosts.\"{}\"]", entry.name), read).flatten() else {
+            continue;
+        };
+        let same = |(_, known): &&(_, Host)| known.pattern == host.pattern && known.port == host.port;
+        if let Some((first, _)) = facts.hosts.iter().find(same) {
+            let first = entry.node.log.spell(*first);
+            let message = format!("`{}` is the same host as the one at {first}", entry.name);
+            entry.node.log.fault(entry.place, message);
+            continue;
+        }
+        facts.hosts.push((entry.place, host));
+    }
+    facts.hosts.iter().map(|(_, host)| host.clone()).collect()
+}
+
+fn host(table: &Table<'_>, entry: &Entry<'_>, facts: &mut Facts) -> Option<Host> {
+    let plain = table.or("plain", boolean, false);
+    let name = pattern(entry, if plain { 80 } else { 443 });
+    let to = name.as_ref().map(|(pattern, _)| pattern);
+    let credential = table.read("credential", |node| {
+        node.table("`credential`", |table| credential(table, to, facts)).flatten()
+    });
+    let reads = table.or("reads", |node| word(node, &PASSAGE), true);
+    let writes = table.or("writes", |node| word(node, &PASSAGE), false);
+    let connect_to = table.read("connect_to", connect_to);
+    let ca_file = table.read("ca_file", path);
+    if plain {
+        table.refuse(&["ca_file"], "does not go with `plain = true`: there is no certificate to check");
+    }
+    let allow_private = table.or("allow_private", boolean, false) || connect_to.is_some();
+    let (pattern, port) = name?;
+    Some(Host { pattern, port, plain, credential, reads, writes, connect_to, ca_file, allow_private })
+}
+
+/// `name`, `name:port`, or either with a leading dot.
+fn pattern(entry: &Entry<'_>, default_port: u16) -> Option<(HostPattern, u16)> {
+    let below = entry.name.strip_prefix('.');
+    match Authority::parse(below.unwrap_or(entry.name), Some(default_port)) {
+        Ok(Authority { host, port }) if below.is_some() => Some((HostPattern::Below(host), port)),
+        Ok(Authority { host, port }) => Some((HostPattern::Exact(host), port)),
+        Err(fault) => {
+            entry.node.log.fault(entry.place, format!("`{}` is not a host: {fault}", entry.name));
+            None
+        }
+    }
+}
+
+fn connect_to(node: &Node<'_>) -> Option<Authority> {
+    let written = text(node)?;
+    match Authority::parse(written, None) {
+        Ok(authority) => Some(authority),
+        Err(fault) => {
+            node.fault(format!("{}: `{written}`: {fault}", node.what));
+            None
+        }
+    }
+}
+
+fn credential(table: &Table<'_>, to: Option<&HostPattern>, facts: &mut Facts) -> Option<Credential> {
+    let kind = table.exactly_one(&["header", "query", "basic"]);
+    let value = |facts: &mut Facts, placement| {
+        table.need("value", |node| placed(node, text(node)?, placement, to, facts))
+    };
+    match kind {
+        Some("header") => {
+            let (name, value) = (table.read("header", header_name), value(facts, Placement::Header));
+            Some(Credential::Header { name: name?, value: value? })
+        }
+        Some("query") => {
+            let (name, value) = (table.read("query", owned), value(facts, Placement::Url));
+            Some(Credential::Query { name: name?, value: value? })
+        }
+        Some("basic") => {
+            table.refuse(&["value"], "does not go with `basic`: it has `user` and `password`");
+            table.read("basic", |node| node.table("`basic`", |table| basic(table, to, facts))?)
+        }
+        Some(_) | None => {
+            _ = table.get("value");
+            None
+        }
+    }
+}
+
+fn basic(table: &Table<'_>, to: Option<&HostPattern>, facts: &mut Facts) -> Option<Credential> {
+    // Either may be empty: Stripe takes its key as the user, without a password.
+    let mut half = |key| table.need(key, |node| placed(node, any_text(node)?, Placement::Header, to, facts));
+    let (user, password) = (half("user"), half("password"));
+    Some(Credential::Basic { user: user?, password: password? })
+}
+
+fn placed(
+    node: &Node<'_>,
+    written: &str,
+    placement: Placement,
+    to: Option<&HostPattern>,
+    facts: &mut Facts,
+) -> Option<Template> {
+    let template = parse(node, written, Allowed::CREDENTIAL)?;
+    for secret in template.secrets() {
+        facts.uses(node.place, secret, placement, to);
+    }
+    Some(template)
+}

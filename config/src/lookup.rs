@@ -1,0 +1,70 @@
+//! Questions to a whole configuration: which host is this, and which routes are there.
+
+use oncegate_policy::authority::Authority;
+use oncegate_policy::router::Route;
+use oncegate_policy::url_template::UrlTemplate;
+
+use crate::model::{Action, ActionKind, Config, Host, HostPattern};
+
+/// Where `stripe.refund` writes.
+pub const STRIPE_REFUNDS: &str = "https://api.stripe.com/v1/refunds";
+
+impl Config {
+    /// The declared host that an authority belongs to: its own entry before the longest suffix.
+    #[must_use]
+    pub fn host_for(&self, authority: &Authority) -> Option<&Host> {
+        most_specific(self.hosts.iter(), authority)
+    }
+
+    /// What a proxied request can mean. Disabled actions are among them: a request that means one is refused,
+    /// not handed to a less specific action.
+    #[must_use]
+    pub fn routes(&self) -> Vec<Route> {
+        self.actions.values().filter_map(route).collect()
+    }
+}
+
+fn route(action: &Action) -> Option<Route> {
+    let (method, url) = match &action.kind {
+        ActionKind::StripeRefund(_) => ("POST".to_owned(), UrlTemplate::parse(STRIPE_REFUNDS).ok()?),
+        ActionKind::Declared(declared) => (declared.method.clone(), declared.url.clone()),
+    };
+    Some(Route { action: action.name.as_str().to_owned(), method, url, when: action.when.clone() })
+}
+
+pub(crate) fn most_specific<'a>(
+    hosts: impl Iterator<Item = &'a Host>,
+    authority: &Authority,
+) -> Option<&'a Host> {
+    hosts.filter(|host| host.port == authority.port && host.pattern.covers(&authority.host)).max_by_key(
+        |host| match &host.pattern {
+            HostPattern::Exact(_) => usize::MAX,
+            HostPattern::Below(suffix) => suffix.len(),
+        },
+    )
+}
+
+impl HostPattern {
+    /// Whether a host name in its one spelling is meant.
+    #[must_use]
+    pub fn covers(&self, host: &str) -> bool {
+        match self {
+            Self::Exact(name) => name == host,
+            Self::Below(suffix) => {
+                host.strip_suffix(suffix.as_str()).is_some_and(|rest| rest.ends_with('.') && rest.len() > 1)
+            }
+        }
+    }
+}
+
+/// Whether every host that `pattern` means is among those that a secret's `allowed_hosts` entry allows.
+pub(crate) fn allows(allowed: &str, pattern: &HostPattern) -> bool {
+    match (allowed.strip_prefix('.'), pattern) {
+        (None, HostPattern::Exact(name)) => name == allowed,
+        (None, HostPattern::Below(_)) => false,
+        (Some(suffix), HostPattern::Exact(name)) => HostPattern::Below(suffix.to_owned()).covers(name),
+        (Some(suffix), HostPattern::Below(below)) => {
+            below == suffix || HostPattern::Below(suffix.to_owned()).covers(below)
+        }
+    }
+}

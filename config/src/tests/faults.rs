@@ -1,0 +1,204 @@
+//! Every kind of fault that one entry can have on its own, with its place.
+
+use super::{check, faults};
+
+#[test]
+fn single_tables() {
+    check(&[
+        ("[proxy]\nlistn = \"127.0.0.1:1\"", &["2:1: unknown key `listn`; did you mean `listen`?"]),
+        ("[store]\nfoobar = 1", &["2:1: unknown key `foobar`; known: `keep_responses`, `path`"]),
+        ("[prxy]\n", &["1:2: unknown section `prxy`; did you mean `proxy`?"]),
+        ("proxy = 1", &["1:1: `proxy` must be a table, not an integer"]),
+        ("callers = []", &["1:11: `callers` must be a table, not a list"]),
+        ("[proxy]\nlisten = 8080", &["2:10: `listen` must be a string, not an integer"]),
+        (
+            "[proxy]\nlisten = \"localhost:8080\"",
+            &["2:10: `listen`: `localhost:8080` is not an address and port such as `127.0.0.1:8080`"],
+        ),
+        (
+            "[proxy]\nundeclared_hosts = \"tunel\"",
+            &["2:20: `undeclared_hosts`: unknown word `tunel`; did you mean `tunnel`?"],
+        ),
+        (
+            "[proxy]\nundeclared_hosts = \"pass\"",
+            &["2:20: `undeclared_hosts`: unknown word `pass`; known: `deny`, `tunnel`"],
+        ),
+        (
+            "[proxy]\nrequest_timeout = \"30\"",
+            &[
+                "2:19: `request_timeout`: `30` is not a duration: write a whole number and a unit, such as `500ms`, \
+               `12s`, `10min`, `24h` or `30d`",
+            ],
+        ),
+        ("[proxy]\nrequest_timeout = \"0s\"", &["2:19: `request_timeout` must be longer than zero"]),
+        (
+            "[proxy]\nmax_request_body = \"1MB\"",
+            &[
+                "2:20: `max_request_body`: `1MB` is not a size: write a number of bytes, or a whole number with `KiB`, \
+               `MiB` or `GiB`",
+            ],
+        ),
+        (
+            "[proxy]\nmax_request_body = 1.5",
+            &[
+                "2:20: `max_request_body` must be a size such as `1MiB`, or a number of bytes, not a number with a \
+               fraction",
+            ],
+        ),
+        (
+            "[proxy]\nmax_connections = 0",
+            &["2:19: `max_connections` must be an integer from 1 to 9223372036854775807, not 0"],
+        ),
+        ("[ca]\ndir = \"\"", &["2:7: `dir` is empty"]),
+        ("[proxy]\nupstream_timeout = \"5s\"", &[]),
+        (
+            "[proxy]\nupstream_timeout = 5\nrespond_within = \"5d\"",
+            &["2:20: `upstream_timeout` must be a string, not an integer"],
+        ),
+    ]);
+}
+
+#[test]
+fn callers() {
+    check(&[
+        (
+            "[callers.a]\n",
+            &["1:10: missing key `key_sha256` in [callers.a]", "1:10: missing key `scopes` in [callers.a]"],
+        ),
+        ("[callers.a]\nlisten = \"unix:/run/a\"\nscopes = []", &[]),
+        (
+            "[callers.a]\nlisten = \"unix:\"\nscopes = []",
+            &["2:10: `listen`: the path after `unix:` is empty"],
+        ),
+        (
+            "[callers.\"a b\"]\nlisten = \"127.0.0.1:0\"\nscopes = []",
+            &["1:10: `a b` cannot be a caller's name: use 1 to 64 letters, digits, `_`, `.` and `-`"],
+        ),
+        (
+            "[callers.a]\nkey_sha256 = \"my-secret-key\"\nscopes = [\"actions:invoke\", \"actions:invok\", 1]",
+            &[
+                "2:14: `key_sha256` must be the SHA-256 of the key: 64 hexadecimal digits",
+                "3:29: an item of `scopes`: unknown word `actions:invok`; did you mean `actions:invoke`?",
+                "3:46: an item of `scopes` must be a string, not an integer",
+            ],
+        ),
+        (
+            "[callers.a]\nkey_sha256 = []\nscopes = []",
+            &["2:14: `key_sha256` must hold one hash, or two while a key is being replaced"],
+        ),
+    ]);
+}
+
+#[test]
+fn secrets() {
+    check(&[
+        (
+            "[secrets.key]\nfrom = { env = \"A\", file = \"b\" }\nallowed_hosts = []",
+            &[
+                "1:10: `key` cannot be a secret's name: use `A-Z`, `0-9` and `_`",
+                "2:8: `from` needs exactly one of `env`, `file`, `command`, `vault`",
+                "3:17: `allowed_hosts` is empty",
+            ],
+        ),
+        (
+            "[secrets.K]\nfrom = { vault = false }",
+            &[
+                "1:10: missing key `allowed_hosts` in [secrets.K]",
+                "2:18: `vault` can only be `true`: name another source, or leave it",
+            ],
+        ),
+        (
+            "[secrets.K]\nfrom = { command = [] }\nallowed_hosts = [\"a.example:1\", \"\", \".b.example\"]\n\
+             allowed_placements = [\"heder\"]",
+            &[
+                "2:20: `command` is empty",
+                "3:18: an item of `allowed_hosts`: `a.example:1` has a port: a secret is bound to hosts, whatever the \
+                 port",
+                "3:33: an item of `allowed_hosts` is empty",
+                "4:23: an item of `allowed_placements`: unknown word `heder`; did you mean `header`?",
+            ],
+        ),
+    ]);
+}
+
+#[test]
+fn hosts() {
+    check(&[
+        (
+            "[hosts.\"a b\"]\n",
+            &["1:8: `a b` is not a host: the host contains a character that no host name has"],
+        ),
+        (
+            "[hosts.\"a.example\"]\n[hosts.\"A.example:443\"]\n",
+            &["2:8: `A.example:443` is the same host as the one at t.toml:1:8"],
+        ),
+        (
+            "[hosts.\"a.example\"]\ncredential = { value = \"x\" }\nreads = true\nconnect_to = \"b.example\"",
+            &[
+                "2:14: `credential` needs exactly one of `header`, `query`, `basic`",
+                "3:9: `reads` must be a string, not a boolean",
+                "4:14: `connect_to`: `b.example`: the port is missing: write it as host:port",
+            ],
+        ),
+        (
+            "[hosts.\"a.example\"]\ncredential = { header = \"Host\", value = \"{{input.x}}\" }",
+            &[
+                "2:25: `header`: `Host` is written by Oncegate itself and cannot be set",
+                "2:41: `value` cannot hold `{{input.x}}`: a credential holds only secrets",
+            ],
+        ),
+        (
+            "[hosts.\"a.example\"]\nplain = true\nca_file = \"x\"",
+            &["3:1: `ca_file` does not go with `plain = true`: there is no certificate to check"],
+        ),
+    ]);
+}
+
+#[test]
+fn limits() {
+    check(&[
+        (
+            "[limits.a]\ndimension = \"money\"\ncurrency = \"USD\"\nperiod = \"week\"\namount = -1",
+            &[
+                "3:12: `currency`: `USD` is not a currency: write three lower-case letters, such as `usd`",
+                "4:10: `period`: unknown word `week`; known: `day`, `month`, `total`",
+                "5:10: `amount` must be an integer from 0 to 9223372036854775807, not -1",
+            ],
+        ),
+        (
+            "[limits.a]\ndimension = \"money\"\nperiod = \"day\"\namount = 9223372036854775808",
+            &[
+                "1:9: missing key `currency` in [limits.a]",
+                "4:10: `amount` must be an integer from 0 to 9223372036854775807, not 9223372036854775808",
+            ],
+        ),
+        (
+            "[limits.a]\ndimension = \"Mails\"\ncurrency = \"usd\"\nperiod = \"day\"\namount = 1",
+            &[
+                "2:13: `dimension`: `Mails` is not `money`, `resource_mutations` or a name of your own: 1 to 32 of \
+               `a-z`, `0-9` and `_`, beginning with a letter",
+            ],
+        ),
+        (
+            "[limits.a]\ndimension = \"mails\"\nunit = \"mail\"\ncurrency = \"usd\"\nperiod = \"day\"\namount = 1",
+            &["4:1: `currency` goes with `dimension = \"money\"` only"],
+        ),
+    ]);
+}
+
+#[test]
+fn syntax() {
+    check(&[
+        ("[proxy]\nlisten = \n", &["2:10: not TOML: string values must be quoted, expected literal string"]),
+        ("[proxy]\n[proxy]\n", &["2:2: not TOML: duplicate key"]),
+    ]);
+}
+
+#[test]
+fn every_fault_of_every_section_comes_at_once_and_in_order() {
+    let found = faults(
+        "[limits.a]\nperiod = \"day\"\namount = 1\n[actions.b]\nmethod = \"POST\"\n[proxy]\nx = 1\n[callers.c]\nscopes = [7]",
+    );
+    let places: Vec<&str> = found.iter().map(|fault| fault.split(": ").next().unwrap_or_default()).collect();
+    assert_eq!(places, ["t.toml:1:9", "t.toml:4:10", "t.toml:7:1", "t.toml:8:10", "t.toml:9:11"]);
+}

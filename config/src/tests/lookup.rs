@@ -1,0 +1,61 @@
+//! Hosts by authority, and routes.
+
+use oncegate_policy::authority::Authority;
+use oncegate_policy::router::Router;
+
+use super::config;
+
+#[test]
+fn the_most_specific_host_wins_and_the_port_must_match() {
+    let config = config(
+        "[hosts.\".example.com\"]\nca_file = \"suffix\"\n\
+         [hosts.\".b.example.com\"]\nca_file = \"longer\"\n\
+         [hosts.\"a.b.example.com\"]\nca_file = \"exact\"\n\
+         [hosts.\"a.b.example.com:8443\"]\nca_file = \"port\"\n\
+         [hosts.\"plain.example\"]\nplain = true\n",
+    );
+    for (authority, found) in [
+        ("x.example.com:443", Some("suffix")),
+        ("x.y.example.com:443", Some("suffix")),
+        ("example.com:443", None),
+        ("badexample.com:443", None),
+        ("x.b.example.com:443", Some("longer")),
+        ("b.example.com:443", Some("suffix")),
+        ("A.B.example.com.:443", Some("exact")),
+        ("a.b.example.com:8443", Some("port")),
+        ("x.example.com:8443", None),
+    ] {
+        let host = config.host_for(&Authority::parse(authority, None).unwrap());
+        let found_file = host.and_then(|host| host.ca_file.as_ref()).and_then(|file| file.to_str());
+        assert_eq!(found_file, found, "{authority}");
+    }
+    let plain = config.host_for(&Authority::parse("plain.example:80", None).unwrap());
+    assert!(plain.is_some_and(|host| host.plain));
+}
+
+#[test]
+fn routes_of_adapters_and_declared_actions() {
+    let config = config(
+        "[hosts.\"api.stripe.com\"]\n[hosts.\"a.example\"]\n\
+         [secrets.K]\nfrom = { vault = true }\nallowed_hosts = [\"api.stripe.com\"]\n\
+         [actions.refund]\nadapter = { type = \"stripe.refund\", mode = \"live\", currency = \"eur\" }\n\
+         credential_secret = \"K\"\n\
+         [actions.open]\nmethod = \"PUT\"\nurl = \"https://a.example/t/{{input.id}}\"\nenabled = false\n\
+         when = [{ path = \"input.kind\", equals = \"x\" }]\n",
+    );
+    let routes = config.routes();
+    let spelled: Vec<_> = routes
+        .iter()
+        .map(|route| (route.action.as_str(), route.method.as_str(), route.url.to_string()))
+        .collect();
+    assert_eq!(
+        spelled,
+        [
+            ("open", "PUT", "https://a.example/t/{{input.id}}".to_owned()),
+            ("refund", "POST", "https://api.stripe.com/v1/refunds".to_owned()),
+        ]
+    );
+    assert_eq!(routes[0].when[0].path, "kind");
+    let (_, remarks) = Router::build(routes);
+    assert_eq!(remarks, []);
+}

@@ -1,0 +1,73 @@
+//! What is allowed and doubtful.
+
+use super::warnings;
+
+const HOST: &str = "[hosts.\"a.example\"]\n";
+
+fn check(cases: &[(&str, &[&str])]) {
+    for (text, expected) in cases {
+        let found = warnings(&format!("{HOST}{text}"));
+        let found: Vec<&str> = found.iter().map(|fault| fault.trim_start_matches("t.toml:")).collect();
+        assert_eq!(&found, expected, "in:\n{text}");
+    }
+}
+
+#[test]
+fn actions() {
+    check(&[
+        (
+            "[actions.x]\nmethod = \"POST\"\nurl = \"https://a.example/x\"",
+            &[
+                "2:10: action `x` has neither `operation_key` nor `subject`: a varied retry cannot be recognised",
+                "2:10: action `x` has neither a provider key (`idempotency`) nor a read-back (`verify`): only a person \
+                 can settle it when its answer is lost",
+            ],
+        ),
+        ("[actions.x]\nmethod = \"POST\"\nurl = \"https://a.example/x\"\ngoverned = false", &[]),
+        (
+            "[actions.x]\nmethod = \"POST\"\nurl = \"https://a.example/x\"\nsubject = \"x\"\nrequires_approval = true\n\
+             verify = { url = \"https://a.example/x\", match = [{ path = \"a\", equals = 1 }] }",
+            &[
+                "2:10: `verify` of action `x` says the same whatever was asked: it names neither input nor effect",
+                "2:10: action `x` waits for approval, but no caller has `approvals:decide`",
+            ],
+        ),
+        (
+            "[actions.x]\nmethod = \"POST\"\nurl = \"https://a.example/x\"\nsubject = \"x\"\n\
+             verify = { url = \"https://a.example/x/{{response.id}}\" }",
+            &[
+                "2:10: `verify` of action `x` needs the provider's answer: when that is lost, only a person can settle it",
+            ],
+        ),
+        (
+            "[actions.a]\nmethod = \"POST\"\nurl = \"https://a.example/x\"\ngoverned = false\n\
+             [actions.b]\nmethod = \"POST\"\nurl = \"https://a.example/x\"\ngoverned = false",
+            &["6:10: action `b` never matches: `a` matches every request it could match"],
+        ),
+    ]);
+}
+
+#[test]
+fn hosts_and_limits() {
+    check(&[
+        (
+            "writes = \"allow\"",
+            &[
+                "1:8: `writes = \"allow\"`: a write that no action claims goes out, and nothing is recorded of it",
+            ],
+        ),
+        (
+            "credential = { query = \"key\", value = \"abc\" }",
+            &["1:8: the credential of this host names no secret: it stands in the file as it is"],
+        ),
+        (
+            "plain = true\ncredential = { basic = { user = \"{{secret:K}}\", password = \"\" } }\n\
+             [secrets.K]\nfrom = { file = \"k\" }\nallowed_hosts = [\".example\"]",
+            &["1:8: the credential of this host is sent in plain text"],
+        ),
+        (
+            "[limits.l]\ndimension = \"mony\"\nperiod = \"day\"\namount = 1",
+            &["2:9: no action counts against the limit `l`: it holds nothing back"],
+        ),
+    ]);
+}

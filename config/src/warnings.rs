@@ -1,0 +1,145 @@
+//! What is allowed and still doubtful.
+
+use oncegate_policy::action::ActionName;
+use oncegate_policy::caller::Scope;
+use oncegate_policy::check::{Check, Expected};
+use oncegate_policy::impact::Dimension;
+use oncegate_policy::limit::Limit;
+use oncegate_policy::router::{RouteRemark, Router};
+use oncegate_policy::template::{Piece, Template};
+
+use crate::facts::Facts;
+use crate::fault::{Log, Place};
+use crate::model::{Action, ActionKind, Config, Credential, Declared, Host, Verify};
+use crate::templates::has;
+
+/// Records every doubt about a configuration that has no fault.
+pub(crate) fn judge(config: &Config, facts: &Facts, log: &Log<'_>) {
+    let (_, remarks) = Router::build(config.routes());
+    for remark in remarks {
+        let place = match &remark {
+            RouteRemark::Overlap { a: action, .. }
+            | RouteRemark::Shadowed { action, .. }
+            | RouteRemark::NeverMatches { action } => action_place(action, facts),
+        };
+        log.warn(place, remark.to_string());
+    }
+    for action in config.actions.values() {
+        action_doubts(action, action_place(action.name.as_str(), facts), log);
+    }
+    for (place, host) in &facts.hosts {
+        host_doubts(host, *place, log);
+    }
+    for (place, limit) in &facts.limits {
+        if !config.actions.values().any(|action| may_count(limit, action)) {
+            log.warn(
+                *place,
+                format!("no action counts against the limit `{}`: it holds nothing back", limit.name),
+            );
+        }
+    }
+    nobody_approves(config, facts, log);
+}
+
+fn action_place(action: &str, facts: &Facts) -> Place {
+    facts.actions.get(action).copied().unwrap_or_default()
+}
+
+fn action_doubts(action: &Action, place: Place, log: &Log<'_>) {
+    let ActionKind::Declared(declared) = &action.kind else { return };
+    let name = &action.name;
+    if !declared.governed {
+        return;
+    }
+    if action.operation_key.is_none() && action.subject.is_none() {
+        log.warn(
+            place,
+            format!("action `{name}` has neither `operation_key` nor `subject`: a varied retry cannot be recognised"),
+        );
+    }
+    if declared.idempotency.is_none() && declared.verify.is_none() {
+        log.warn(
+            place,
+            format!(
+                "action `{name}` has neither a provider key (`idempotency`) nor a read-back (`verify`): only a person \
+                 can settle it when its answer is lost"
+            ),
+        );
+    }
+    if let Some(verify) = &declared.verify {
+        verify_doubts(name, verify, place, log);
+    }
+}
+
+fn verify_doubts(name: &ActionName, verify: &Verify, place: Place, log: &Log<'_>) {
+    // A URL prints as the template it was read from.
+    let url = Template::parse(&verify.url.to_string()).ok();
+    let templates: Vec<&Template> =
+        url.iter().chain(verify.checks.iter().filter_map(expected_template)).collect();
+    let waits = templates.iter().any(|template| has(template, |piece| matches!(piece, Piece::Response(_))));
+    if waits {
+        log.warn(
+            place,
+            format!("`verify` of action `{name}` needs the provider's answer: when that is lost, only a person can settle it"),
+        );
+    } else if templates.iter().all(|template| template.is_constant()) {
+        log.warn(
+            place,
+            format!("`verify` of action `{name}` says the same whatever was asked: it names neither input nor effect"),
+        );
+    }
+}
+
+fn expected_template(check: &Check) -> Option<&Template> {
+    match &check.equals {
+        Some(Expected::Template(template)) => Some(template),
+        Some(Expected::Literal(_)) | None => None,
+    }
+}
+
+fn host_doubts(host: &Host, place: Place, log: &Log<'_>) {
+    if host.writes {
+        log.warn(
+            place,
+            "`writes = \"allow\"`: a write that no action claims goes out, and nothing is recorded of it",
+        );
+    }
+    let Some(credential) = &host.credential else { return };
+    if host.plain {
+        log.warn(place, "the credential of this host is sent in plain text");
+    }
+    let mut templates = match credential {
+        Credential::Header { value, .. } | Credential::Query { value, .. } => vec![value],
+        Credential::Basic { user, password } => vec![user, password],
+    }
+    .into_iter();
+    if templates.all(|template| template.is_constant()) {
+        log.warn(place, "the credential of this host names no secret: it stands in the file as it is");
+    }
+}
+
+/// Whether an effect of `action` can ever count against `limit`.
+fn may_count(limit: &Limit, action: &Action) -> bool {
+    let dimension = match &action.kind {
+        ActionKind::StripeRefund(refund) => Some(Dimension::Money { currency: refund.currency.clone() }),
+        ActionKind::Declared(declared) => counted(declared),
+    };
+    dimension.as_ref() == Some(&limit.dimension)
+        && limit.action.as_ref().is_none_or(|only| *only == action.name)
+}
+
+fn counted(declared: &Declared) -> Option<Dimension> {
+    declared.impact.as_ref().map(|impact| impact.dimension.clone())
+}
+
+fn nobody_approves(config: &Config, facts: &Facts, log: &Log<'_>) {
+    if config.callers.values().any(|caller| caller.scopes.contains(&Scope::ApprovalsDecide)) {
+        return;
+    }
+    let waiting = |action: &&Action| action.requires_approval || action.approval_when.is_some();
+    for action in config.actions.values().filter(waiting) {
+        let message =
+            format!("action `{}` waits for approval, but no caller has `approvals:decide`", action.name);
+        log.warn(action_place(action.name.as_str(), facts), message);
+    }
+}
