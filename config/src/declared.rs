@@ -11,7 +11,7 @@ use crate::checks::{answer, matches};
 use crate::facts::{Destination, Facts};
 use crate::headers::{check_name, header_name};
 use crate::limits::dimension;
-use crate::model::{Credential, Declared, HostPattern, Idempotency, ImpactRule, KeyPlace, Placement, Verify};
+use crate::model::{Declared, HostPattern, Idempotency, ImpactRule, KeyPlace, Placement, Verify};
 use crate::reader::{Node, Table, entries};
 use crate::templates::{Allowed, parse, template};
 use crate::value::{amount, boolean, integer, json, owned, positive_duration, text, word};
@@ -43,20 +43,20 @@ pub(crate) fn read(table: &Table<'_>, name: &str, facts: &mut Facts) -> Option<D
             "does not go with `governed = false`: there is no effect",
         );
     }
-    let allowed = if governed { Allowed::WRITE } else { Allowed::UNGOVERNED };
-    let url = if neither { None } else { table.need("url", |node| url(node, allowed)) };
+    let here = |allowed: Allowed| if governed { allowed } else { allowed.without_effect() };
+    let url = if neither { None } else { table.need("url", |node| url(node, here(Allowed::WRITE))) };
     let to = url.as_ref().map(|url| HostPattern::Exact(url.authority().host.clone()));
     if let Some(url) = &url {
         let (scheme, authority) = (url.scheme(), url.authority().clone());
         facts.destinations.push(Destination { place: table.key_place("url"), scheme, authority });
     }
-    let headers = table.or("headers", |node| headers(node, allowed, to.as_ref(), facts), Vec::new());
-    let body = table.read("body", |node| body(node, allowed, to.as_ref(), facts));
+    let headers =
+        table.or("headers", |node| headers(node, here(Allowed::WRITE), to.as_ref(), facts), Vec::new());
+    let body = table.read("body", |node| body(node, here(Allowed::BODY)));
     let verify = table
         .read("verify", |node| node.table("`verify`", |verify| read_verify(verify, name, url.as_ref()))?);
     let response = table.read("response", |node| node.table("`response`", response));
-    let credential_secret =
-        table.read("credential_secret", |node| secret(node, url.as_ref(), to.as_ref(), facts));
+    let credential_secret = table.read("credential_secret", |node| secret(node, to.as_ref(), facts));
     judge_key_place(table, idempotency.as_ref(), &headers);
     Some(Declared {
         method: method?.0.to_owned(),
@@ -109,65 +109,41 @@ fn headers(
         if headers.iter().any(|(known, _)| *known == name) {
             node.log.fault(place, format!("{}: `{written}` stands here twice", node.what));
         }
-        note_secrets(&value, &template, Placement::Header, to, facts);
+        for secret in template.secrets() {
+            facts.uses(value.place, secret, Placement::Header, to);
+        }
         headers.push((name, template));
     }
     Some(headers)
 }
 
 /// Any value: each string in it is a template.
-fn body(node: &Node<'_>, allowed: Allowed, to: Option<&HostPattern>, facts: &mut Facts) -> Option<Value> {
-    judge_strings(node, allowed, to, facts);
+fn body(node: &Node<'_>, allowed: Allowed) -> Option<Value> {
+    judge_strings(node, allowed);
     json(node)
 }
 
-fn judge_strings(node: &Node<'_>, allowed: Allowed, to: Option<&HostPattern>, facts: &mut Facts) {
+fn judge_strings(node: &Node<'_>, allowed: Allowed) {
     match node.value {
-        DeValue::String(written) => {
-            if let Some(template) = parse(node, written, allowed) {
-                note_secrets(node, &template, Placement::Body, to, facts);
-            }
-        }
+        DeValue::String(written) => _ = parse(node, written, allowed),
         DeValue::Array(_) => {
             for item in node.items().unwrap_or_default() {
-                judge_strings(&item, allowed, to, facts);
+                judge_strings(&item, allowed);
             }
         }
         DeValue::Table(table) => {
             for (_, _, member) in entries(table, node.place.file, node.log) {
-                judge_strings(&member, allowed, to, facts);
+                judge_strings(&member, allowed);
             }
         }
         DeValue::Integer(_) | DeValue::Float(_) | DeValue::Boolean(_) | DeValue::Datetime(_) => {}
     }
 }
 
-fn note_secrets(
-    node: &Node<'_>,
-    template: &Template,
-    placement: Placement,
-    to: Option<&HostPattern>,
-    facts: &mut Facts,
-) {
-    for secret in template.secrets() {
-        facts.uses(node.place, secret, placement, to);
-    }
-}
-
-/// It stands where the host's credential would: in a header, unless the host takes a query parameter.
-fn secret(
-    node: &Node<'_>,
-    url: Option<&UrlTemplate>,
-    to: Option<&HostPattern>,
-    facts: &mut Facts,
-) -> Option<String> {
+/// It is sent as `Authorization: Bearer`, in place of the host's credential.
+fn secret(node: &Node<'_>, to: Option<&HostPattern>, facts: &mut Facts) -> Option<String> {
     let secret = owned(node)?;
-    let host = url.and_then(|url| facts.host_for(url.authority()));
-    let placement = match host.and_then(|host| host.credential.as_ref()) {
-        Some(Credential::Query { .. }) => Placement::Url,
-        Some(Credential::Header { .. } | Credential::Basic { .. }) | None => Placement::Header,
-    };
-    facts.uses(node.place, &secret, placement, to);
+    facts.uses(node.place, &secret, Placement::Header, to);
     Some(secret)
 }
 

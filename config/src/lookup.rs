@@ -1,6 +1,7 @@
 //! Questions to a whole configuration: which host is this, and which routes are there.
 
 use oncegate_policy::authority::Authority;
+use oncegate_policy::check::Check;
 use oncegate_policy::router::Route;
 use oncegate_policy::url_template::UrlTemplate;
 
@@ -29,7 +30,10 @@ fn route(action: &Action) -> Option<Route> {
         ActionKind::StripeRefund(_) => ("POST".to_owned(), UrlTemplate::parse(STRIPE_REFUNDS).ok()?),
         ActionKind::Declared(declared) => (declared.method.clone(), declared.url.clone()),
     };
-    Some(Route { action: action.name.as_str().to_owned(), method, url, when: action.when.clone() })
+    // The router takes one `input.` off a path. Written out, a member of that very name stays a member.
+    let when =
+        action.when.iter().map(|check| Check { path: format!("input.{}", check.path), ..check.clone() });
+    Some(Route { action: action.name.as_str().to_owned(), method, url, when: when.collect() })
 }
 
 pub(crate) fn most_specific<'a>(

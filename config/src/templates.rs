@@ -5,52 +5,52 @@ use oncegate_policy::template::{Piece, Template};
 use crate::reader::Node;
 use crate::value::text;
 
-/// What a template may hold besides text.
+/// What a template may hold besides text: for each kind of placeholder, why not, or nothing if it may stand.
 #[derive(Clone, Copy)]
 pub(crate) struct Allowed {
-    input: bool,
-    secret: bool,
-    effect: bool,
-    response: bool,
-    /// Why nothing else.
-    why: &'static str,
+    input: Option<&'static str>,
+    secret: Option<&'static str>,
+    effect: Option<&'static str>,
+    response: Option<&'static str>,
 }
 
 impl Allowed {
     /// Keys and subjects, which are made before there is an effect.
     pub(crate) const IDENTITY: Self = Self {
-        input: true,
-        secret: false,
-        effect: false,
-        response: false,
-        why: "only the input can identify",
+        input: None,
+        secret: Some("a secret identifies nothing"),
+        effect: Some("it is made before there is an effect"),
+        response: Some("there is no answer yet"),
     };
     /// A host's credential.
     pub(crate) const CREDENTIAL: Self = Self {
-        input: false,
-        secret: true,
-        effect: false,
-        response: false,
-        why: "a credential holds only secrets",
+        input: Some("a credential is the same for every request"),
+        secret: None,
+        effect: Some("a credential is the same for every request"),
+        response: Some("a credential is the same for every request"),
     };
-    /// A request that makes an effect.
+    /// URL and headers of a request.
     pub(crate) const WRITE: Self =
-        Self { input: true, secret: true, effect: true, response: false, why: "there is no answer yet" };
-    /// A request that makes no effect.
-    pub(crate) const UNGOVERNED: Self =
-        Self { input: true, secret: true, effect: false, response: false, why: "the action makes no effect" };
+        Self { input: None, secret: None, effect: None, response: Some("there is no answer yet") };
+    /// The body of a request: what was judged and recorded is what is sent, so no secret is added to it.
+    pub(crate) const BODY: Self =
+        Self { secret: Some("secrets go into headers and the host's credential"), ..Self::WRITE };
     /// A read-back.
     pub(crate) const LOOK: Self = Self {
-        input: true,
-        secret: false,
-        effect: true,
-        response: true,
-        why: "a read-back carries the host's credential and no other secret",
+        input: None,
+        secret: Some("a read-back carries the host's credential and no other secret"),
+        effect: None,
+        response: None,
     };
 
-    fn allows(&self, piece: &Piece) -> bool {
+    /// The same, for an action that makes no effect.
+    pub(crate) fn without_effect(self) -> Self {
+        Self { effect: Some("the action is not governed: it makes no effect"), ..self }
+    }
+
+    fn why_not(&self, piece: &Piece) -> Option<&'static str> {
         match piece {
-            Piece::Text(_) => true,
+            Piece::Text(_) => None,
             Piece::Input(_) => self.input,
             Piece::Secret(_) => self.secret,
             Piece::EffectId | Piece::EffectKey => self.effect,
@@ -73,9 +73,10 @@ pub(crate) fn parse(node: &Node<'_>, written: &str, allowed: Allowed) -> Option<
             return None;
         }
     };
-    for piece in template.pieces().iter().filter(|piece| !allowed.allows(piece)) {
-        let piece = spelled(piece);
-        node.fault(format!("{} cannot hold `{piece}`: {}", node.what, allowed.why));
+    for piece in template.pieces() {
+        if let Some(why) = allowed.why_not(piece) {
+            node.fault(format!("{} cannot hold `{}`: {why}", node.what, spelled(piece)));
+        }
     }
     Some(template)
 }

@@ -28,8 +28,8 @@ fn actions_on_their_own() {
              subject = \"{{effect.id}}\"\nheaders = { \"Content-Length\" = \"1\", X = \"{{response.a}}\" }\n\
              fault_drill = \"drop\"\nwhen = [{ path = \"kind\" }, { path = \"input.a\", equals = \"{{input.b}}\" }]",
             &[
-                "7:17: `operation_key` cannot hold `{{secret:K}}`: only the input can identify",
-                "8:11: `subject` cannot hold `{{effect.id}}`: only the input can identify",
+                "7:17: `operation_key` cannot hold `{{secret:K}}`: a secret identifies nothing",
+                "8:11: `subject` cannot hold `{{effect.id}}`: it is made before there is an effect",
                 "9:13: `headers`: `Content-Length` is written by Oncegate itself and cannot be set",
                 "9:41: `X` cannot hold `{{response.a}}`: there is no answer yet",
                 "10:15: `fault_drill`: unknown word `drop`; known: `drop_response_after_send`",
@@ -53,7 +53,7 @@ fn actions_on_their_own() {
             "[actions.x]\nmethod = \"GET\"\nurl = \"https://a.example/x/{{effect.id}}\"\ngoverned = false\n\
              impact = { dimension = \"resource_mutations\", amount = \"-1\", bound = \"exakt\" }\napproval_when = \"amount > 1\"",
             &[
-                "6:7: `url` cannot hold `{{effect.id}}`: the action makes no effect",
+                "6:7: `url` cannot hold `{{effect.id}}`: the action is not governed: it makes no effect",
                 "8:1: `impact` does not go with `governed = false`: there is no effect",
                 "8:55: `amount`: `-1` is not an integer, `input.PATH` or `count(input.PATH)`, with or without `* INTEGER`",
                 "8:69: `bound`: unknown word `exakt`; did you mean `exact`?",
@@ -114,7 +114,7 @@ fn secrets_stay_where_they_may() {
              body = { list = [{ key = \"{{secret:K}}\" }] }\n\
              verify = { url = \"https://a.example/x?k={{secret:K}}\" }",
             &[
-                "8:26: the secret `K` may not stand in the body: see its `allowed_placements`",
+                "8:26: `key` cannot hold `{{secret:K}}`: secrets go into headers and the host's credential",
                 "9:18: `url`: a secret cannot stand in an action's URL: declare it as the host's credential",
             ],
         ),
@@ -159,7 +159,7 @@ fn hosts_and_schemes() {
 
 #[test]
 fn at_most_ten_checks() {
-    let conditions = vec!["{ path = \"a\" }"; 11].join(", ");
+    let conditions = ["{ path = \"a\" }"; 11].join(", ");
     let verify = format!("verify = {{ url = \"https://a.example/x\", match = [{conditions}] }}");
     check_with_host(&[(
         &format!("[actions.x]\nmethod = \"POST\"\nurl = \"https://a.example/x\"\n{verify}"),

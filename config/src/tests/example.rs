@@ -125,3 +125,17 @@ fn an_empty_file_is_a_proxy_that_refuses_everything() {
     assert_eq!(config.control.listen.to_string(), "127.0.0.1:8081");
     assert!(config.hosts.is_empty() && config.actions.is_empty() && config.callers.is_empty());
 }
+
+#[test]
+fn identical_within_is_a_day_for_money_and_off_when_it_says_so() {
+    let with = |line: &str| {
+        let text = format!(
+            "[hosts.\"a.example\"]\n[actions.pay]\nmethod = \"POST\"\nurl = \"https://a.example/pay\"\n{line}"
+        );
+        action(&config(&text), "pay").identical_within.as_secs()
+    };
+    let money = "impact = { dimension = \"money\", currency = \"eur\", amount = \"input.amount * 100\" }";
+    assert_eq!(with(money), 86_400);
+    assert_eq!(with(&format!("{money}\nidentical_within = \"0s\"")), 0);
+    assert_eq!(with(""), 600);
+}

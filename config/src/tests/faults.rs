@@ -144,7 +144,7 @@ fn hosts() {
             "[hosts.\"a.example\"]\ncredential = { header = \"Host\", value = \"{{input.x}}\" }",
             &[
                 "2:25: `header`: `Host` is written by Oncegate itself and cannot be set",
-                "2:41: `value` cannot hold `{{input.x}}`: a credential holds only secrets",
+                "2:41: `value` cannot hold `{{input.x}}`: a credential is the same for every request",
             ],
         ),
         (

@@ -55,7 +55,9 @@ fn routes_of_adapters_and_declared_actions() {
             ("refund", "POST", "https://api.stripe.com/v1/refunds".to_owned()),
         ]
     );
-    assert_eq!(routes[0].when[0].path, "kind");
+    assert_eq!(routes[0].when[0].path, "input.kind");
+    let open = oncegate_policy::action::ActionName::parse("open").unwrap();
+    assert_eq!(config.actions[&open].when[0].path, "kind");
     let (_, remarks) = Router::build(routes);
     assert_eq!(remarks, []);
 }
