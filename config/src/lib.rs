@@ -1,4 +1,4 @@
-//! Text to [`Config`](model::Config). Opens no file and reads no environment: the caller hands the text in, and gets
+//! Text to [`Config`]. Opens no file and reads no environment: the caller hands the text in, and gets
 //! either a whole configuration or every fault in it. Modules in reading order.
 
 pub mod lookup;
