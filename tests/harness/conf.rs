@@ -1,0 +1,159 @@
+//! Configurations, written as an operator would.
+
+use std::{fmt::Write, net::SocketAddr};
+
+use sha2::{Digest, Sha256};
+
+use crate::ca;
+
+/// The key of caller `billing-agent`, the one that asks for things.
+pub const BILLING_KEY: &str = "og_billing_0d6fa1f2c9b84d55a3e7";
+/// The key of caller `ops`, the one that decides.
+pub const OPS_KEY: &str = "og_ops_77c2be31f0a94e6d8b15";
+/// The credential that no agent may ever see. The providers of these tests do not check it.
+pub const CREDENTIAL: &str = "sk_test_9fJcR7uWq2LzXb4T";
+/// Where the sidecar finds it.
+pub const CREDENTIAL_ENV: &str = "STRIPE_SECRET_KEY";
+
+/// A configuration in the making. The timings suit tests that look by themselves: no scheduled look disturbs them.
+#[derive(Clone)]
+pub struct Conf {
+    /// Lines of `[proxy]`.
+    pub proxy: Vec<String>,
+    /// `reconcile.first_after`.
+    pub first_after: String,
+    /// Everything after the standard tables.
+    pub rest: String,
+}
+
+impl Default for Conf {
+    fn default() -> Conf {
+        Conf { proxy: vec!["listen = \"127.0.0.1:0\"".into()], first_after: "1h".into(), rest: String::new() }
+    }
+}
+
+fn digest(key: &str) -> String {
+    Sha256::digest(key.as_bytes()).iter().fold(String::new(), |mut hex, byte| {
+        write!(hex, "{byte:02x}").unwrap();
+        hex
+    })
+}
+
+impl Conf {
+    /// One more line of `[proxy]`.
+    pub fn proxy(mut self, line: &str) -> Conf {
+        self.proxy.push(line.to_owned());
+        self
+    }
+
+    /// How long agents wait, and how long the provider is listened to.
+    pub fn timing(self, respond_within: &str, upstream_timeout: &str) -> Conf {
+        self.proxy(&format!("respond_within = \"{respond_within}\""))
+            .proxy(&format!("upstream_timeout = \"{upstream_timeout}\""))
+    }
+
+    /// Tables as they are written.
+    pub fn with(mut self, tables: &str) -> Conf {
+        self.rest.push_str(tables);
+        self.rest.push('\n');
+        self
+    }
+
+    /// A host at a provider of ours, without a credential.
+    pub fn host(self, name: &str, at: SocketAddr) -> Conf {
+        self.with(&format!("[hosts.\"{name}\"]\nconnect_to = \"{at}\"\nca_file = \"upstream-ca.pem\"\n"))
+    }
+
+    /// `api.stripe.com` at a provider of ours, with the credential.
+    pub fn stripe_host(self, at: SocketAddr) -> Conf {
+        self.with(&format!(
+            r#"
+[secrets.STRIPE_KEY]
+from = {{ env = "{CREDENTIAL_ENV}" }}
+allowed_hosts = ["api.stripe.com"]
+allowed_placements = ["header"]
+
+[hosts."api.stripe.com"]
+credential = {{ header = "Authorization", value = "Bearer {{{{secret:STRIPE_KEY}}}}" }}
+reads = "allow"
+writes = "deny"
+connect_to = "{at}"
+ca_file = "upstream-ca.pem"
+"#
+        ))
+    }
+
+    /// Action `refund` by the adapter, with more lines of its own if wanted.
+    pub fn refund(self, more: &str) -> Conf {
+        self.with(&format!(
+            r#"
+[actions.refund]
+adapter = {{ type = "stripe.refund", account = "acct_1Nxyz", mode = "test", currency = "usd" }}
+credential_secret = "STRIPE_KEY"
+{more}
+"#
+        ))
+    }
+
+    /// `limits.refunds-per-day`.
+    pub fn daily_limit(self, amount: u64) -> Conf {
+        self.with(&format!(
+            "[limits.refunds-per-day]\ndimension = \"money\"\ncurrency = \"usd\"\nperiod = \"day\"\namount = {amount}\n"
+        ))
+    }
+
+    /// The file's text.
+    pub fn text(&self) -> String {
+        format!(
+            r#"[proxy]
+{proxy}
+
+[control]
+listen = "127.0.0.1:0"
+
+[store]
+path = "oncegate.db"
+
+[ca]
+dir = "ca"
+
+[reconcile]
+first_after = "{first_after}"
+max_interval = "1h"
+
+[callers.billing-agent]
+key_sha256 = "{billing}"
+scopes = ["actions:invoke"]
+
+[callers.ops]
+key_sha256 = "{ops}"
+scopes = ["actions:invoke", "actions:resolve", "actions:govern", "secrets:write", "impact-limits:write", "environments:halt", "approvals:decide"]
+
+{rest}"#,
+            proxy = self.proxy.join("\n"),
+            first_after = self.first_after,
+            billing = digest(BILLING_KEY),
+            ops = digest(OPS_KEY),
+            rest = self.rest,
+        )
+    }
+}
+
+/// DESIGN section 9 without `operation_key`: refunds at a Stripe of ours, 500 dollars a day.
+pub fn stripe_conf(provider: SocketAddr) -> Conf {
+    Conf::default().stripe_host(provider).refund("").daily_limit(50_000)
+}
+
+/// The authority of all providers here, as `upstream-ca.pem` beside the configuration.
+pub fn upstream_ca() -> &'static str {
+    ca::pem()
+}
+
+/// A caller's key.
+pub fn key_of(caller: &str) -> &'static str {
+    match caller {
+        "billing-agent" => BILLING_KEY,
+        "ops" => OPS_KEY,
+        other => panic!("no caller {other}"),
+    }
+}

@@ -1,0 +1,24 @@
+//! The promises of DESIGN section 1, and the thread of the lost refund, on real sockets against the real binary.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::expect_used,
+    reason = "a test that cannot go on must stop"
+)]
+
+mod bad_input;
+mod cases;
+mod classification;
+mod classification_slow;
+mod commands;
+mod counting;
+mod crash;
+mod harness;
+mod identity;
+mod listener;
+mod lost_refund;
+mod matching;
+mod planted_secret;
+mod promises;
+mod promises_kept;
+mod shop;
