@@ -2,6 +2,7 @@
 
 use oncegate_policy::authority::Authority;
 use oncegate_policy::template::Template;
+use oncegate_policy::url_template::{Scheme, UrlTemplate};
 
 use crate::document::{Document, Entry};
 use crate::facts::Facts;
@@ -15,8 +16,9 @@ use crate::value::{any_text, boolean, owned, path, text, word};
 const PASSAGE: [(&str, bool); 2] = [("allow", true), ("deny", false)];
 
 pub(crate) fn read(document: &Document<'_>, facts: &mut Facts) -> Vec<Host> {
+    let urls = action_urls(document);
     for entry in document.entries("hosts") {
-        let read = |table: &Table<'_>| host(table, entry, facts);
+        let read = |table: &Table<'_>| host(table, entry, &urls, facts);
         let Some(host) = entry.node.table(&format!("[hosts.\"{}\"]", entry.name), read).flatten() else {
             continue;
         };
@@ -32,8 +34,32 @@ pub(crate) fn read(document: &Document<'_>, facts: &mut Facts) -> Vec<Host> {
     facts.hosts.iter().map(|(_, host)| host.clone()).collect()
 }
 
-fn host(table: &Table<'_>, entry: &Entry<'_>, facts: &mut Facts) -> Option<Host> {
-    let plain = table.or("plain", boolean, false);
+/// The servers that actions are declared on, as far as their URLs can be read.
+fn action_urls(document: &Document<'_>) -> Vec<(Scheme, Authority)> {
+    let urls = document.entries("actions").iter().filter_map(|entry| entry.node.value.as_table()?.get("url"));
+    urls.filter_map(|url| UrlTemplate::parse(url.get_ref().as_str()?).ok())
+        .map(|url| (url.scheme(), url.authority().clone()))
+        .collect()
+}
+
+/// Where `plain` is not written, what else is written tells: port 80, or an action on this very server whose URL
+/// begins with `http://`.
+fn is_plain(entry: &Entry<'_>, urls: &[(Scheme, Authority)]) -> bool {
+    let spoken = |scheme: Scheme| {
+        let named = Authority::parse(entry.name, Some(scheme.default_port()));
+        named.is_ok_and(|named| urls.iter().any(|(each, authority)| *each == scheme && *authority == named))
+    };
+    let written_80 = Authority::parse(entry.name.trim_start_matches('.'), Some(443)).is_ok_and(|a| a.port == 80);
+    written_80 || (spoken(Scheme::Http) && !spoken(Scheme::Https))
+}
+
+fn host(
+    table: &Table<'_>,
+    entry: &Entry<'_>,
+    urls: &[(Scheme, Authority)],
+    facts: &mut Facts,
+) -> Option<Host> {
+    let plain = table.or("plain", boolean, is_plain(entry, urls));
     let name = pattern(entry, if plain { 80 } else { 443 });
     let to = name.as_ref().map(|(pattern, _)| pattern);
     let credential = table.read("credential", |node| {

@@ -164,7 +164,8 @@ pub struct Host {
     pub pattern: HostPattern,
     /// 443 unless written `name:port`.
     pub port: u16,
-    /// Plain HTTP (`plain = true`): absolute-form requests only; else TLS only.
+    /// Plain HTTP (`plain = true`): absolute-form requests only; else TLS only. Where it is not written: port 80,
+    /// or a server whose actions' URLs begin with `http://`.
     pub plain: bool,
     /// What is put into every request.
     pub credential: Option<Credential>,

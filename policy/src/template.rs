@@ -130,6 +130,12 @@ pub struct Template {
 }
 
 impl Template {
+    /// A template of one piece.
+    #[must_use]
+    pub fn of_piece(piece: Piece) -> Self {
+        Self { pieces: vec![piece] }
+    }
+
     /// Reads a template of at most 64 KiB. White space just inside the braces is ignored; `}}` outside of a
     /// placeholder stands for itself.
     pub fn parse(text: &str) -> Result<Self, TemplateFault> {

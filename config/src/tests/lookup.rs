@@ -61,3 +61,19 @@ fn routes_of_adapters_and_declared_actions() {
     let (_, remarks) = Router::build(routes);
     assert_eq!(remarks, []);
 }
+
+#[test]
+fn what_is_not_written_about_plain_is_told_by_port_and_urls() {
+    let parsed = crate::parse(&[crate::Source {
+        name: "t.toml",
+        text: "[hosts]\n\"a.example:80\" = {}\n\"b.example:8080\" = {}\n\"c.example\" = {}\n\"d.example\" = {}\n\
+               [actions.b]\nmethod = \"POST\"\nurl = \"http://b.example:8080/b\"\n\
+               [actions.c]\nmethod = \"POST\"\nurl = \"http://c.example/c\"\n",
+    }])
+    .unwrap();
+    let host = |at: &str| parsed.config.host_for(&Authority::parse(at, None).unwrap()).map(|host| host.plain);
+    assert_eq!(host("a.example:80"), Some(true));
+    assert_eq!(host("b.example:8080"), Some(true));
+    assert_eq!(host("c.example:80"), Some(true));
+    assert_eq!(host("d.example:443"), Some(false));
+}
