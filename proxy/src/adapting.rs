@@ -1,0 +1,100 @@
+//! From a configured action to its adapter: the two crates do not know each other.
+
+use oncegate_adapters::Adapter;
+use oncegate_adapters::declared::{Declared, KeyPlace, Verify};
+use oncegate_adapters::stripe_refund::StripeRefund;
+use oncegate_config::model::{self, Action, ActionKind, Credential, Host};
+use oncegate_policy::authority::Authority;
+use oncegate_policy::template::{Piece, Template};
+
+/// The host of Stripe's API.
+pub const STRIPE_HOST: &str = "api.stripe.com";
+
+/// The adapter of an action.
+#[must_use]
+pub fn adapter(action: &Action) -> Adapter {
+    match &action.kind {
+        ActionKind::StripeRefund(refund) => Adapter::StripeRefund(StripeRefund {
+            account: refund.account.clone(),
+            currency: refund.currency.clone(),
+            live: refund.live,
+        }),
+        ActionKind::Declared(declared) => Adapter::Declared(from_declared(action, declared)),
+    }
+}
+
+fn from_declared(action: &Action, declared: &model::Declared) -> Declared {
+    Declared {
+        method: declared.method.clone(),
+        url: declared.url.clone(),
+        headers: declared.headers.clone(),
+        body: declared.body.clone(),
+        subject: action.subject.clone(),
+        impact: declared.impact.clone().map(|rule| (rule.dimension, rule.amount, rule.bound)),
+        idempotency: declared.idempotency.clone().map(|key| {
+            let place = match key.place {
+                model::KeyPlace::Header(name) => KeyPlace::Header(name),
+                model::KeyPlace::Body(name) => KeyPlace::Body(name),
+            };
+            (place, u64::try_from(key.window.as_millis()).unwrap_or(u64::MAX))
+        }),
+        verify: declared.verify.clone().map(|verify| Verify {
+            url: verify.url,
+            status: verify.status,
+            checks: verify.checks,
+        }),
+        response: declared.response.clone(),
+    }
+}
+
+/// Where an action's requests go.
+#[must_use]
+pub fn authority(action: &Action) -> Authority {
+    match &action.kind {
+        ActionKind::StripeRefund(_) => Authority { host: STRIPE_HOST.to_owned(), port: 443 },
+        ActionKind::Declared(declared) => declared.url.authority().clone(),
+    }
+}
+
+/// Whether an adapter knows a provider's own error format.
+#[must_use]
+pub fn is_provider(adapter: &Adapter) -> bool {
+    match adapter {
+        Adapter::StripeRefund(_) => true,
+        Adapter::Declared(_) => false,
+    }
+}
+
+/// The credential of a request: the action's own where it names one, else the host's. One, never both in one
+/// place.
+#[must_use]
+pub fn credential(host: &Host, action: Option<&Action>) -> Option<Credential> {
+    let named = action.and_then(|action| match &action.kind {
+        ActionKind::StripeRefund(refund) => Some(refund.credential_secret.clone()),
+        ActionKind::Declared(declared) => declared.credential_secret.clone(),
+    });
+    match named {
+        Some(secret) => {
+            let value = Template::parse(&format!("Bearer {{{{secret:{secret}}}}}")).ok()?;
+            Some(Credential::Header { name: "authorization".to_owned(), value })
+        }
+        None => host.credential.clone(),
+    }
+}
+
+/// The declared headers that name a secret. Without a scope, only those that need nothing else.
+#[must_use]
+pub fn secret_headers(action: &Action, with_scope: bool) -> Vec<(&str, &Template)> {
+    let declared = match &action.kind {
+        ActionKind::StripeRefund(_) => return Vec::new(),
+        ActionKind::Declared(declared) => declared,
+    };
+    let alone = |template: &Template| {
+        template.pieces().iter().all(|piece| match piece {
+            Piece::Text(_) | Piece::Secret(_) => true,
+            Piece::Input(_) | Piece::EffectId | Piece::EffectKey | Piece::Response(_) => false,
+        })
+    };
+    let named = declared.headers.iter().filter(|(_, template)| !template.secrets().is_empty());
+    named.filter(|(_, template)| with_scope || alone(template)).map(|(name, template)| (name.as_str(), template)).collect()
+}

@@ -1,0 +1,99 @@
+//! HTTP that the parser refuses is answered by hyper itself, with an empty 400, 414 or 431. An agent deserves
+//! the code and the sentence there too, so this stream swaps those bare answers for ones of ours.
+//!
+//! They are recognised by being the only answers on a connection that carry neither a `Date` nor any field of
+//! ours: hyper writes a bare error in one piece, as a whole head with `content-length: 0`.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use oncegate_policy::refusal::{Code, Refusal};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::upstream::wire::Stream;
+
+/// The stream to an agent.
+pub struct Canned {
+    inner: Box<dyn Stream>,
+    /// Bytes of a swapped answer that are still to be written, and how many of hyper's they stand for.
+    pending: Option<(Vec<u8>, usize, usize)>,
+}
+
+impl Canned {
+    /// Wraps a stream to an agent.
+    #[must_use]
+    pub fn new(inner: Box<dyn Stream>) -> Self {
+        Self { inner, pending: None }
+    }
+}
+
+/// The answer to bytes that are no request of ours to read.
+fn better(head: &[u8]) -> Option<Vec<u8>> {
+    let bare = [&b"HTTP/1.1 400 "[..], b"HTTP/1.1 414 ", b"HTTP/1.1 431 ", b"HTTP/1.0 400 "]
+        .iter()
+        .any(|start| head.starts_with(start));
+    let text = std::str::from_utf8(head).ok()?.to_ascii_lowercase();
+    if !bare || !text.ends_with("\r\n\r\n") || text.contains("oncegate-") || !text.contains("content-length: 0\r\n") {
+        return None;
+    }
+    let sentence = "The request is broken, forbidden or oversized HTTP. Nothing was sent.";
+    let refusal = Refusal::new(Code::InvalidRequest, sentence);
+    let error = oncegate_adapters::OwnError {
+        status: refusal.code.proxy_status(),
+        code: "oncegate_invalid_request",
+        sentence,
+        effect: None,
+        idempotency_error: false,
+        doc_url: "https://oncegate.dev/refusals/invalid_request",
+    };
+    let body = oncegate_adapters::no_adapter_error_body(&error);
+    let mut answer = format!(
+        "HTTP/1.1 400 {sentence}\r\ncontent-type: application/json; charset=utf-8\r\ncontent-length: {}\r\n\
+         cache-control: no-store\r\noncegate-outcome: refused\r\noncegate-code: oncegate_invalid_request\r\n\
+         stripe-should-retry: false\r\nx-should-retry: false\r\nconnection: close\r\n\r\n",
+        body.len()
+    )
+    .into_bytes();
+    answer.extend_from_slice(&body);
+    Some(answer)
+}
+
+impl AsyncRead for Canned {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Canned {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        if self.pending.is_none()
+            && let Some(answer) = better(buf)
+        {
+            self.pending = Some((answer, 0, buf.len()));
+        }
+        let this = &mut *self;
+        let Some((answer, written, stands_for)) = &mut this.pending else {
+            return Pin::new(&mut this.inner).poll_write(cx, buf);
+        };
+        while *written < answer.len() {
+            match Pin::new(&mut this.inner).poll_write(cx, &answer[*written..]) {
+                Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                Poll::Ready(Ok(n)) => *written += n,
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+        let stands_for = *stands_for;
+        this.pending = None;
+        Poll::Ready(Ok(stands_for))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(cx)
+    }
+}

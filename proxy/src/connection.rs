@@ -1,0 +1,145 @@
+//! One agent's connection: `CONNECT`, or requests in absolute form.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use oncegate_policy::authority::Authority;
+use oncegate_policy::caller::CallerName;
+use oncegate_policy::refusal::{Code, Refusal};
+use oncegate_policy::url_template::Scheme;
+use tokio::sync::watch;
+
+use crate::canned::Canned;
+use crate::receive::Via;
+use crate::state::Sidecar;
+use crate::upstream::wire::Stream;
+use crate::upstream::{Body, whole};
+use crate::{front, respond, tunnel};
+
+/// Header fields of an agent's request.
+pub const REQUEST_HEADERS_MAX: usize = 100;
+/// Bytes of an agent's request head, at least hyper's own minimum.
+pub const REQUEST_HEAD_BYTES_MAX: usize = 64 * 1024;
+/// For a request's head to arrive; also how long an idle connection is kept.
+pub const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
+
+/// Serves a connection to its end.
+pub async fn serve(
+    sidecar: Arc<Sidecar>,
+    stream: Box<dyn Stream>,
+    bound_caller: Option<CallerName>,
+    mut stop: watch::Receiver<bool>,
+) {
+    let service = service_fn(move |request| {
+        let (sidecar, bound_caller) = (Arc::clone(&sidecar), bound_caller.clone());
+        async move { Ok::<_, Infallible>(first_hop(&sidecar, request, bound_caller).await) }
+    });
+    let connection = builder().serve_connection(TokioIo::new(Canned::new(stream)), service).with_upgrades();
+    let mut connection = std::pin::pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        _ = stop.wait_for(|stop| *stop) => {
+            connection.as_mut().graceful_shutdown();
+            connection.as_mut().await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(error = crate::upstream::chain(&error), "an agent's connection ended");
+    }
+}
+
+/// The HTTP/1.1 server, alike inside and outside tunnels.
+#[must_use]
+pub fn builder() -> http1::Builder {
+    let mut builder = http1::Builder::new();
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_headers(REQUEST_HEADERS_MAX)
+        .max_buf_size(REQUEST_HEAD_BYTES_MAX)
+        .half_close(true);
+    builder
+}
+
+async fn first_hop(
+    sidecar: &Arc<Sidecar>,
+    request: Request<Incoming>,
+    bound_caller: Option<CallerName>,
+) -> Response<Body> {
+    let Some(caller) = bound_caller.or_else(|| presented_caller(sidecar, request.headers())) else {
+        return challenge();
+    };
+    if request.method() == Method::CONNECT {
+        return connect(sidecar, request, caller);
+    }
+    absolute(sidecar, request, caller).await
+}
+
+fn connect(sidecar: &Arc<Sidecar>, request: Request<Incoming>, caller: CallerName) -> Response<Body> {
+    let target = request.uri().authority().map(http::uri::Authority::as_str).unwrap_or_default();
+    match Authority::parse(target, None) {
+        Ok(authority) => tunnel::open(sidecar, request, Via { caller, scheme: Scheme::Https, authority }),
+        Err(fault) => {
+            let sentence = format!("The CONNECT target has to be host:port: {fault}. Nothing was sent.");
+            respond::refused(&Refusal::new(Code::InvalidRequest, sentence), None)
+        }
+    }
+}
+
+async fn absolute(sidecar: &Arc<Sidecar>, request: Request<Incoming>, caller: CallerName) -> Response<Body> {
+    let refuse = |refusal: Refusal| respond::refused(&refusal, None);
+    let invalid = |sentence: &str| refuse(Refusal::new(Code::InvalidRequest, sentence));
+    let (Some(scheme), Some(target)) = (request.uri().scheme_str(), request.uri().authority()) else {
+        return invalid("This is a forward proxy: send CONNECT, or the absolute form of the URL. Nothing was sent.");
+    };
+    if !scheme.eq_ignore_ascii_case("http") {
+        return invalid("Only http:// URLs are taken in absolute form; use CONNECT for https. Nothing was sent.");
+    }
+    let authority = match Authority::parse(target.as_str(), Some(80)) {
+        Ok(authority) => authority,
+        Err(fault) => return invalid(&format!("The URL's host cannot be read in one way: {fault}. Nothing was sent.")),
+    };
+    let snapshot = sidecar.snapshot();
+    // A host that is declared for TLS is never reached in clear, and never gets its credential there.
+    let plain = snapshot.host(&authority).is_some_and(|host| host.plain);
+    if !plain {
+        return refuse(front::undeclared_host(&authority.host));
+    }
+    front::answer(sidecar, request, Via { caller, scheme: Scheme::Http, authority }).await
+}
+
+/// The caller of `Proxy-Authorization: Basic name:key` or `Bearer key`. A name, if given, has to be the key's.
+fn presented_caller(sidecar: &Arc<Sidecar>, headers: &HeaderMap) -> Option<CallerName> {
+    let mut values = headers.get_all(header::PROXY_AUTHORIZATION).iter();
+    let (value, None) = (values.next()?, values.next()) else { return None };
+    let (scheme, rest) = value.to_str().ok()?.split_once(' ')?;
+    if scheme.eq_ignore_ascii_case("bearer") {
+        return sidecar.caller_for_key(rest.trim());
+    }
+    if !scheme.eq_ignore_ascii_case("basic") {
+        return None;
+    }
+    let decoded = base64::engine::general_purpose::STANDARD.decode(rest.trim()).ok()?;
+    let pair = String::from_utf8(decoded).ok()?;
+    let (name, key) = pair.split_once(':')?;
+    sidecar.caller_for_key(key).filter(|caller| caller.as_str() == name)
+}
+
+/// Some clients (git) send their credentials only when asked; the connection stays open for that.
+fn challenge() -> Response<Body> {
+    let mut response = Response::new(whole(Bytes::new()));
+    *response.status_mut() = StatusCode::PROXY_AUTHENTICATION_REQUIRED;
+    response
+        .headers_mut()
+        .insert(header::PROXY_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"oncegate\""));
+    response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from_static("0"));
+    response
+}

@@ -1,0 +1,100 @@
+//! A request from an agent, from its head to its answer: receive, match, then the pipeline or passthrough.
+
+use std::sync::Arc;
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use oncegate_config::model::Host;
+use oncegate_policy::refusal::{Code, Refusal};
+
+use crate::asking::Asking;
+use crate::meaning::{self, ByUrl, Meaning, Named};
+use crate::passthrough::{self, Passing};
+use crate::receive::{self, Head, Via};
+use crate::said::Answering;
+use crate::state::{Sidecar, Snapshot};
+use crate::upstream::Body;
+use crate::{pipeline, respond};
+
+/// Answers one request on a declared host. The configuration is the one of this moment, also inside an open
+/// tunnel; the request keeps it to its end.
+pub async fn answer(sidecar: &Arc<Sidecar>, request: Request<Incoming>, via: Via) -> Response<Body> {
+    let snapshot = sidecar.snapshot();
+    let authority = via.authority.clone();
+    match read(sidecar, &snapshot, request, via).await {
+        Ok(response) => response,
+        Err(refusal) => {
+            tracing::info!(code = refusal.code.word(), host = %authority, "refused; nothing was sent");
+            respond::refused(&refusal, snapshot.shape(&authority))
+        }
+    }
+}
+
+async fn read(
+    sidecar: &Arc<Sidecar>,
+    snapshot: &Arc<Snapshot>,
+    request: Request<Incoming>,
+    via: Via,
+) -> Result<Response<Body>, Refusal> {
+    let (parts, incoming) = request.into_parts();
+    let host = snapshot.host(&via.authority).ok_or_else(|| undeclared_host(&via.authority.host))?;
+    let head = receive::head(&parts, via)?;
+    let candidates = match meaning::by_url(snapshot, host, &head)? {
+        ByUrl::Read => {
+            return passthrough::forward(sidecar, snapshot, host, None, head, Passing::Stream(incoming)).await;
+        }
+        ByUrl::Actions(candidates) => candidates,
+    };
+    let bounds = &snapshot.config.proxy;
+    let body = receive::body(incoming, bounds.max_request_body, bounds.request_timeout).await?;
+    match meaning::with_body(snapshot, host, &head, &candidates, body)? {
+        Meaning::Passthrough { body, action } => {
+            let action = action.and_then(|name| snapshot.action(name.as_str())).map(|(action, _)| action);
+            let body = Passing::Whole(body.unwrap_or_default());
+            passthrough::forward(sidecar, snapshot, host, action, head, body).await
+        }
+        Meaning::Governed(named) => Ok(govern(sidecar, snapshot, host, head, &parts.headers, named).await),
+    }
+}
+
+/// The pipeline runs in its own task; this connection only waits for what it says (P9).
+async fn govern(
+    sidecar: &Arc<Sidecar>,
+    snapshot: &Arc<Snapshot>,
+    host: &Host,
+    head: Head,
+    oncegate_headers: &http::HeaderMap,
+    named: Named,
+) -> Response<Body> {
+    debug_assert!(meaning_is_of(host, &head), "the host was looked up by the head's own authority");
+    let authority = head.via.authority.clone();
+    let action = named.action.clone();
+    let asking = Asking::proxied(head, oncegate_headers, named);
+    let (answering, waiting) = Answering::channel();
+    tokio::spawn(pipeline::govern(Arc::clone(sidecar), Arc::clone(snapshot), asking, answering));
+    let shape = snapshot
+        .action(action.as_str())
+        .map(|(_, adapter)| adapter)
+        .filter(|adapter| crate::adapting::is_provider(adapter))
+        .or_else(|| snapshot.shape(&authority));
+    match waiting.await {
+        Ok(said) => respond::proxied(&said, shape),
+        // The task ended without a word, which only a defect can bring about. It may have sent: say so.
+        Err(_) => {
+            let sentence = "The provider may have applied this; Oncegate could not finish its record. Do not retry; ask the operator.";
+            respond::refused(&Refusal::new(Code::OutcomeUnknown, sentence), shape)
+        }
+    }
+}
+
+fn meaning_is_of(host: &Host, head: &Head) -> bool {
+    host.port == head.via.authority.port
+}
+
+/// The refusal of a host that nobody declared.
+#[must_use]
+pub fn undeclared_host(host: &str) -> Refusal {
+    let shown: String = host.chars().take(253).collect();
+    let sentence = format!("The host {shown} is not declared for this way. Nothing was sent. Ask the operator to declare it.");
+    Refusal::new(Code::Undeclared, sentence)
+}

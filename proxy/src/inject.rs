@@ -1,0 +1,112 @@
+//! Inject: fetch the secret and place it. Whatever the agent sent in that place is overwritten.
+
+use http::header::{ACCEPT_ENCODING, CONTENT_LENGTH, HOST};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Uri};
+use oncegate_config::model::{Action, Host};
+use oncegate_policy::authority::Authority;
+use oncegate_policy::refusal::{Code, Refusal};
+use oncegate_policy::template::Scope;
+use oncegate_policy::url_template::{Scheme, percent_encode};
+
+use crate::adapting;
+use crate::receive::host_value;
+use crate::secrets::{self, Placed, Wanted};
+use crate::state::Snapshot;
+
+/// Fetches the credential of a host or an action, and the secrets that a declared action's headers name.
+/// `scope` fills the other places of those headers; without one (a read), headers that need it are left out.
+///
+/// # Errors
+/// `credential_unavailable`. The cause goes to the log, not to the agent.
+pub async fn placed(
+    snapshot: &Snapshot,
+    host: &Host,
+    action: Option<&Action>,
+    authority: &Authority,
+    scope: Option<Scope<'_>>,
+) -> Result<Placed, Refusal> {
+    let wanted = Wanted {
+        credential: adapting::credential(host, action),
+        headers: action.map(|action| adapting::secret_headers(action, scope.is_some())).unwrap_or_default(),
+        scope,
+    };
+    if wanted.credential.is_none() && wanted.headers.is_empty() {
+        return Ok(Placed::nothing());
+    }
+    secrets::place(&snapshot.config, &snapshot.directory, &wanted, &authority.host).await.map_err(|error| {
+        tracing::error!(error = crate::upstream::chain(&error), host = %authority.host, "a credential could not be had");
+        Refusal::from(&error)
+    })
+}
+
+/// The head of a request as it leaves: the agent's fields, what the adapter sets, then the credential, last.
+///
+/// # Errors
+/// `invalid_request` for a path that is no URI.
+pub fn outgoing(
+    mut request: Request<()>,
+    agent: &HeaderMap,
+    set: &[(String, String)],
+    drop: &[String],
+    to: (&Authority, Scheme),
+    placed: Placed,
+) -> Result<Request<()>, Refusal> {
+    let mut headers = agent.clone();
+    for name in drop {
+        headers.remove(name.as_str());
+    }
+    for (name, value) in set {
+        let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_str(value)) else {
+            return Err(Refusal::new(Code::InvalidInput, "A header's value has characters that cannot be sent. Nothing was sent."));
+        };
+        headers.insert(name, value);
+    }
+    if let Some(host) = host_value(to.0, to.1) {
+        headers.insert(HOST, host);
+    }
+    if !placed.scrubber.is_empty() {
+        // So that a reflected credential can be found in the answer.
+        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    }
+    if !placed.query.is_empty() {
+        let uri = with_query(request.uri(), &placed)?;
+        *request.uri_mut() = uri;
+    }
+    for (name, value) in placed.headers {
+        headers.insert(name, value);
+    }
+    *request.headers_mut() = headers;
+    Ok(request)
+}
+
+/// The head of a read of our own.
+///
+/// # Errors
+/// As [`outgoing`].
+pub fn reading(
+    request: Request<()>,
+    headers: &[(String, String)],
+    authority: &Authority,
+    scheme: Scheme,
+    placed: Placed,
+) -> Result<Request<()>, Refusal> {
+    outgoing(request, &HeaderMap::new(), headers, &[], (authority, scheme), placed)
+}
+
+/// What was judged is what is sent: the length is that of the buffered bytes.
+pub fn set_length(request: &mut Request<()>, bytes: usize) {
+    request.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(bytes));
+}
+
+/// Replaces the agent's parameters of the credential's name, however often and in whatever spelling they stand.
+fn with_query(uri: &Uri, placed: &Placed) -> Result<Uri, Refusal> {
+    let refuse = || Refusal::new(Code::InvalidRequest, "The URL cannot be sent. Nothing was sent.");
+    let kept = uri.query().unwrap_or("").split('&').filter(|pair| !pair.is_empty()).filter(|pair| {
+        let name = pair.split('=').next().unwrap_or("").replace('+', " ");
+        let name = percent_encoding::percent_decode_str(&name).decode_utf8_lossy().into_owned();
+        !placed.query.iter().any(|(ours, _)| *ours == name)
+    });
+    let ours = placed.query.iter().map(|(name, value)| format!("{}={}", percent_encode(name), percent_encode(value)));
+    let query = kept.map(str::to_owned).chain(ours).collect::<Vec<_>>().join("&");
+    format!("{}?{query}", uri.path()).parse().map_err(|_| refuse())
+}

@@ -1,0 +1,91 @@
+//! Accepts agents: TCP or a Unix socket, bounded, with a graceful end.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use oncegate_policy::caller::CallerName;
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+
+use crate::connection;
+use crate::state::Sidecar;
+use crate::upstream::wire::Stream;
+
+/// After a failed accept (descriptors exhausted, for example) the listener waits this long and goes on.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Where agents come in.
+pub enum Socket {
+    /// A port.
+    Tcp(TcpListener),
+    /// A Unix socket; its file is removed in the end.
+    Unix(UnixListener, PathBuf),
+}
+
+impl Socket {
+    async fn accept(&self) -> io::Result<Box<dyn Stream>> {
+        match self {
+            Self::Tcp(listener) => {
+                let (stream, _) = listener.accept().await?;
+                stream.set_nodelay(true)?;
+                Ok(Box::new(stream))
+            }
+            Self::Unix(listener, _) => {
+                let (stream, _) = listener.accept().await?;
+                Ok(Box::new(stream))
+            }
+        }
+    }
+
+    fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Tcp(_) => None,
+            Self::Unix(_, path) => Some(path),
+        }
+    }
+}
+
+/// Serves until `stop` says so, then lets open requests end within `grace`.
+pub async fn serve(
+    sidecar: Arc<Sidecar>,
+    socket: Socket,
+    bound_caller: Option<CallerName>,
+    mut stop: watch::Receiver<bool>,
+    grace: Duration,
+) {
+    let permits = Arc::new(Semaphore::new(sidecar.snapshot().config.proxy.max_connections));
+    let mut connections = JoinSet::new();
+    loop {
+        let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { break };
+        let accepted = tokio::select! {
+            accepted = socket.accept() => accepted,
+            _ = stop.wait_for(|stop| *stop) => break,
+        };
+        match accepted {
+            Ok(stream) => {
+                let (sidecar, caller, stop) = (Arc::clone(&sidecar), bound_caller.clone(), stop.clone());
+                connections.spawn(async move {
+                    connection::serve(sidecar, stream, caller, stop).await;
+                    drop(permit);
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+        while connections.try_join_next().is_some() {}
+    }
+    let ended = tokio::time::timeout(grace, async { while connections.join_next().await.is_some() {} }).await;
+    if ended.is_err() {
+        tracing::warn!("some agents' connections were still open at the end and were closed");
+    }
+    if let Some(path) = socket.path()
+        && let Err(error) = std::fs::remove_file(path)
+    {
+        tracing::debug!(%error, "the socket's file could not be removed");
+    }
+}

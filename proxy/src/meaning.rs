@@ -1,0 +1,145 @@
+//! Match: which declared action a request means. Reads the body only when an action could claim it.
+
+use bytes::Bytes;
+use http::Method;
+use oncegate_policy::action::ActionName;
+use oncegate_policy::body::{self, BodyKind};
+use oncegate_policy::refusal::{Code, Refusal};
+use oncegate_policy::router::Candidate;
+use oncegate_config::model::{Action, ActionKind, Host};
+use serde_json::Value;
+
+use crate::receive::Head;
+use crate::state::Snapshot;
+
+/// What a request on a declared host is.
+pub enum Meaning {
+    /// A declared action's write: it goes through the pipeline.
+    Governed(Named),
+    /// A read, or something that the operator has declared not to be governed: passed on as it is.
+    Passthrough {
+        /// The body, when it had to be read to tell.
+        body: Option<Bytes>,
+        /// The action that claimed it, if one did.
+        action: Option<ActionName>,
+    },
+}
+
+/// An action that is named, with what is asked of it.
+pub struct Named {
+    /// Which.
+    pub action: ActionName,
+    /// The body, whole.
+    pub body: Bytes,
+    /// How the body is written.
+    pub body_kind: BodyKind,
+    /// Captured values, query parameters and the body's members.
+    pub input: Value,
+}
+
+/// What the URL alone says.
+pub enum ByUrl<'a> {
+    /// No action: pass it on.
+    Read,
+    /// One of these, told apart by the input.
+    Actions(Vec<Candidate<'a>>),
+}
+
+/// The first half: what can be said before the body is read.
+///
+/// # Errors
+/// `undeclared`, when no action and no rule of the host lets it through.
+pub fn by_url<'a>(snapshot: &'a Snapshot, host: &Host, head: &Head) -> Result<ByUrl<'a>, Refusal> {
+    let candidates = snapshot.router.candidates(
+        head.method.as_str(),
+        head.via.scheme,
+        &head.via.authority,
+        &head.path,
+        &head.query,
+    );
+    if !candidates.is_empty() {
+        return Ok(ByUrl::Actions(candidates));
+    }
+    undeclared(host, head).map(|()| ByUrl::Read)
+}
+
+/// Whether the host's own rules let an unclaimed request through. HEAD follows GET; OPTIONS is a read; TRACE,
+/// which echoes what it is sent, is let through by no rule.
+fn undeclared(host: &Host, head: &Head) -> Result<(), Refusal> {
+    let read = [Method::GET, Method::HEAD, Method::OPTIONS].contains(&head.method);
+    let write = [Method::POST, Method::PUT, Method::PATCH, Method::DELETE].contains(&head.method);
+    if (read && host.reads) || (write && host.writes) {
+        return Ok(());
+    }
+    let sentence = format!(
+        "No declared action covers {} {} on {}. Nothing was sent. Ask the operator to declare it.",
+        head.method,
+        head.path.as_str(),
+        head.via.authority.host
+    );
+    Err(Refusal::new(Code::Undeclared, sentence))
+}
+
+/// The second half, with the body.
+///
+/// # Errors
+/// `invalid_input` for a body that cannot be read in one way, `undeclared` when no action's `when` holds.
+pub fn with_body(
+    snapshot: &Snapshot,
+    host: &Host,
+    head: &Head,
+    candidates: &[Candidate<'_>],
+    body: Bytes,
+) -> Result<Meaning, Refusal> {
+    let unreadable = |fault: &dyn std::fmt::Display| {
+        Refusal::new(Code::InvalidInput, format!("The request cannot be read in one way: {fault}. Nothing was sent."))
+    };
+    let (body_kind, members) = body::read(content_type(head)?, &body).map_err(|fault| unreadable(&fault))?;
+    let mut last_fault = None;
+    for candidate in candidates {
+        let Some((action, _)) = snapshot.action(candidate.action) else { continue };
+        let input = match body::merge(&candidate.captured.input, &candidate.captured.rest, members.clone()) {
+            Ok(input) => input,
+            Err(fault) => {
+                last_fault = Some(Refusal::new(
+                    Code::Ambiguous,
+                    format!("The request is ambiguous: {fault}. Nothing was sent."),
+                ));
+                continue;
+            }
+        };
+        if candidate.applies_to(&input) {
+            if !is_governed(action) {
+                return Ok(Meaning::Passthrough { body: Some(body), action: Some(action.name.clone()) });
+            }
+            return Ok(Meaning::Governed(Named { action: action.name.clone(), body, body_kind, input }));
+        }
+    }
+    match last_fault {
+        Some(fault) => Err(fault),
+        None => undeclared(host, head).map(|()| Meaning::Passthrough { body: Some(body), action: None }),
+    }
+}
+
+/// The one content type of a request.
+fn content_type(head: &Head) -> Result<Option<&str>, Refusal> {
+    let mut values = head.headers.get_all(http::header::CONTENT_TYPE).iter();
+    let refuse = |sentence: &str| Err(Refusal::new(Code::Ambiguous, sentence));
+    match (values.next(), values.next()) {
+        (None, _) => Ok(None),
+        (Some(value), None) => match value.to_str() {
+            Ok(text) => Ok(Some(text)),
+            Err(_) => refuse("The content type is not text. Nothing was sent."),
+        },
+        (Some(_), Some(_)) => refuse("The request has two content types. Nothing was sent."),
+    }
+}
+
+/// Whether an action's requests go through the pipeline.
+#[must_use]
+pub fn is_governed(action: &Action) -> bool {
+    match &action.kind {
+        ActionKind::StripeRefund(_) => true,
+        ActionKind::Declared(declared) => declared.governed,
+    }
+}

@@ -1,0 +1,163 @@
+//! Plan: what an action's request amounts to. May read the provider, never write; nothing is spent yet.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Request;
+use oncegate_adapters::{Adapter, Plan, Planned, Request as Asked};
+use oncegate_config::model::{Action, Host};
+use oncegate_policy::admission::{self, CallerKey};
+use oncegate_policy::exchange::{Answer, Exchange};
+use oncegate_policy::fingerprint::Fingerprint;
+use oncegate_policy::id::InvocationId;
+use oncegate_policy::identity;
+use oncegate_policy::refusal::{Code, Refusal};
+use oncegate_policy::template::Scope;
+use serde_json::Value;
+
+use crate::asking::Asking;
+use crate::inject;
+use crate::state::{Sidecar, Snapshot};
+use crate::upstream;
+
+/// Reads that one plan may make.
+const PLAN_READS_MAX: usize = 3;
+/// The agent names a failed invocation that it retries on purpose.
+pub const RETRY_OF_HEADER: &str = "oncegate-retry-of";
+/// The caller's key, where the provider has no header of its own for it.
+pub const KEY_HEADER: &str = "idempotency-key";
+
+/// Everything that admission needs to know.
+pub struct Planning {
+    /// What it amounts to.
+    pub plan: Plan,
+    /// Whose repeat it could be.
+    pub asked: admission::Asked,
+}
+
+/// Plans a request, reading the provider where the adapter needs it.
+///
+/// # Errors
+/// `invalid_input`, `ambiguous`, `not_sent`-free refusals only: nothing was sent but reads.
+pub async fn plan(
+    sidecar: &Arc<Sidecar>,
+    snapshot: &Snapshot,
+    host: &Host,
+    action: &Action,
+    adapter: &Adapter,
+    asking: &Asking,
+) -> Result<Planning, Refusal> {
+    fits_schema(snapshot, action, asking)?;
+    let asked = asking.for_adapter();
+    let mut planned = adapter.plan(&asked);
+    for _ in 0..PLAN_READS_MAX {
+        let read = match planned {
+            Planned::Ready(plan) => {
+                let asked = identify(action, adapter, asking, &plan)?;
+                return Ok(Planning { plan, asked });
+            }
+            Planned::Refused(refusal) => return Err(refusal),
+            Planned::NeedsRead(read) => read,
+        };
+        tracing::debug!(action.name = %action.name, why = read.why, "reading the provider before the plan");
+        let answer = look(sidecar, snapshot, host, action, asking, read.read_back.path_and_query(), read.read_back.headers()).await;
+        planned = adapter.plan_with(&asked, &answer);
+    }
+    Err(Refusal::new(Code::InvalidInput, "What this would change could not be established. Nothing was sent."))
+}
+
+/// A read whose answer is always something: what did not arrive reads as a 503 with an empty body, which no
+/// adapter takes for an amount.
+async fn look(
+    sidecar: &Arc<Sidecar>,
+    snapshot: &Snapshot,
+    host: &Host,
+    action: &Action,
+    asking: &Asking,
+    path_and_query: &str,
+    headers: &[(String, String)],
+) -> Answer {
+    let nothing = Answer { status: 503, reason: None, headers: Vec::new(), body: Vec::new() };
+    let head = Request::builder().uri(path_and_query).body(());
+    let (Ok(head), Ok(mut placed)) =
+        (head, inject::placed(snapshot, host, Some(action), &asking.authority, None).await)
+    else {
+        return nothing;
+    };
+    let scrubber = std::mem::take(&mut placed.scrubber);
+    let Ok(head) = inject::reading(head, headers, &asking.authority, asking.scheme, placed) else { return nothing };
+    let destination = snapshot.destination(&asking.authority, host);
+    let mut bounds = snapshot.bounds();
+    bounds.upstream_timeout = snapshot.config.proxy.respond_within.min(Duration::from_secs(10)) / 2;
+    match upstream::read(&sidecar.pool, &destination, head, scrubber, bounds).await {
+        Exchange::Answered(answer) => answer,
+        Exchange::NotSent(_) | Exchange::Lost(_) => nothing,
+    }
+}
+
+/// The declared schema, for both listeners.
+fn fits_schema(snapshot: &Snapshot, action: &Action, asking: &Asking) -> Result<(), Refusal> {
+    let Some(schema) = snapshot.schema(&action.name) else { return Ok(()) };
+    schema.validate(&asking.input).map_err(|fault| {
+        let at = fault.instance_path().to_string();
+        let at = if at.is_empty() { "the input".to_owned() } else { format!("input{}", at.replace('/', ".")) };
+        let sentence = format!("The input does not fit the action: {at} is not as declared. Nothing was sent.");
+        Refusal::new(Code::InvalidInput, sentence)
+    })
+}
+
+/// Key, fingerprint and retry link (DESIGN section 5).
+fn identify(action: &Action, adapter: &Adapter, asking: &Asking, plan: &Plan) -> Result<admission::Asked, Refusal> {
+    let invalid = |sentence: String| Refusal::new(Code::InvalidInput, sentence);
+    let scope = Scope { input: &asking.input, effect_id: None, effect_key: None, response: None };
+    let declared_key = match &action.operation_key {
+        None => None,
+        Some(template) => Some(template.render(&scope).map_err(|fault| {
+            invalid(format!("The operation key cannot be made: {fault}. Nothing was sent."))
+        })?),
+    };
+    Ok(admission::Asked {
+        caller_key: caller_key(adapter, asking)?,
+        declared_key,
+        fingerprint: fingerprint(action, adapter, asking, plan),
+        identical_within: action.identical_within,
+        retry_of: retry_of(asking)?,
+    })
+}
+
+/// What the request says, without the key: a library makes a new one for each try.
+fn fingerprint(action: &Action, adapter: &Adapter, asking: &Asking, plan: &Plan) -> Fingerprint {
+    match (adapter.key_member(), &asking.input) {
+        (Some(member), Value::Object(members)) if members.contains_key(member) => {
+            let mut members = members.clone();
+            members.remove(member);
+            Fingerprint::of(action.name.as_str(), &Value::Object(members), &plan.fingerprint_scope)
+        }
+        _ => Fingerprint::of(action.name.as_str(), &asking.input, &plan.fingerprint_scope),
+    }
+}
+
+/// The caller's key: in `Idempotency-Key`, or where the provider itself reads it.
+fn caller_key(adapter: &Adapter, asking: &Asking) -> Result<Option<CallerKey>, Refusal> {
+    let header = adapter.key_header().unwrap_or(KEY_HEADER);
+    let in_headers = asking.headers.iter().filter(|(name, _)| name == header || name == KEY_HEADER);
+    let in_body = adapter.key_member().and_then(|member| asking.input.get(member)).and_then(Value::as_str);
+    let mut found = in_headers.map(|(_, text)| text.as_str()).chain(in_body).filter(|text| !text.is_empty());
+    let Some(text) = found.next() else { return Ok(None) };
+    if found.any(|other| other != text) {
+        let sentence = "The request carries two different idempotency keys. Nothing was sent.";
+        return Err(Refusal::new(Code::Ambiguous, sentence));
+    }
+    if !identity::valid_key(text) {
+        let sentence = "The idempotency key has to be 1 to 255 printable ASCII characters. Nothing was sent.";
+        return Err(Refusal::new(Code::InvalidInput, sentence));
+    }
+    Ok(Some(CallerKey { generated: identity::is_generated_key(text), text: text.to_owned() }))
+}
+
+fn retry_of(asking: &Asking) -> Result<Option<InvocationId>, Refusal> {
+    let Some(text) = &asking.retry_of else { return Ok(None) };
+    InvocationId::parse(text).map(Some).ok_or_else(|| {
+        Refusal::new(Code::InvalidInput, "Oncegate-Retry-Of has to name an invocation (inv_…). Nothing was sent.")
+    })
+}

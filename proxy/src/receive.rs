@@ -1,0 +1,208 @@
+//! What an agent sent: bounded, attributed, hop-by-hop fields off, and read in exactly one way.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::body::Incoming;
+use oncegate_policy::authority::Authority;
+use oncegate_policy::caller::CallerName;
+use oncegate_policy::path::CanonicalPath;
+use oncegate_policy::query;
+use oncegate_policy::refusal::{Code, Refusal};
+use oncegate_policy::url_template::Scheme;
+
+/// Who is on the other side of a connection, and where they said they go.
+#[derive(Clone, Debug)]
+pub struct Via {
+    /// Who asks.
+    pub caller: CallerName,
+    /// TLS inside a `CONNECT`, or an absolute-form request.
+    pub scheme: Scheme,
+    /// The one authority of the request: CONNECT target and SNI, or the absolute form's.
+    pub authority: Authority,
+}
+
+/// A request's head, read in one way.
+pub struct Head {
+    /// Who asks, of whom.
+    pub via: Via,
+    /// One of the standard methods, upper case.
+    pub method: Method,
+    /// The path in its canonical spelling.
+    pub path: CanonicalPath,
+    /// The path and query exactly as they came: these bytes go out.
+    pub raw_path_and_query: String,
+    /// Decoded query parameters.
+    pub query: Vec<(String, String)>,
+    /// The agent's fields, without the hop-by-hop ones.
+    pub headers: HeaderMap,
+}
+
+/// Fields that speak to the next hop only (RFC 9110 section 7.6.1), and those that we set ourselves.
+const HOP_BY_HOP: [&str; 12] = [
+    "connection",
+    "keep-alive",
+    "proxy-connection",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "expect",
+    "content-length",
+    "host",
+];
+
+/// Fields that ask a server to take one method for another.
+const METHOD_OVERRIDES: [&str; 3] = ["x-http-method-override", "x-http-method", "x-method-override"];
+
+/// Reads a head. `parts` come from an HTTP/1.1 parser that has refused broken framing already.
+///
+/// # Errors
+/// A refusal: `invalid_request` for HTTP that we do not take, `ambiguous` for what two readers could read
+/// differently.
+pub fn head(parts: &http::request::Parts, via: Via) -> Result<Head, Refusal> {
+    let broken = |sentence: &str| Refusal::new(Code::InvalidRequest, sentence);
+    let ambiguous = |sentence: String| Refusal::new(Code::Ambiguous, format!("{sentence} Nothing was sent."));
+    // Method names are case-sensitive (RFC 9110 section 9.1): "post" is no method that we know.
+    if parts.method.as_str().bytes().any(|byte| !byte.is_ascii_uppercase()) {
+        return Err(broken("The method is not one that is known here; methods are case-sensitive. Nothing was sent."));
+    }
+    one_framing(&parts.headers)?;
+    one_authority(parts, &via.authority, via.scheme)?;
+    if let Some(name) = METHOD_OVERRIDES.iter().find(|name| parts.headers.contains_key(**name)) {
+        return Err(ambiguous(format!("The header {name} asks for another method than the request line.")));
+    }
+    let raw = parts.uri.path_and_query().map_or("/", |raw| raw.as_str());
+    let (raw_path, raw_query) = match raw.split_once('?') {
+        Some((path, query)) => (path, Some(query)),
+        None => (raw, None),
+    };
+    let path = CanonicalPath::parse(raw_path).map_err(|fault| ambiguous(format!("The path is ambiguous: {fault}.")))?;
+    let query = query::parse(raw_query).map_err(|fault| ambiguous(format!("The query is ambiguous: {fault}.")))?;
+    if query.iter().any(|(name, _)| name == "_method") {
+        return Err(ambiguous("The query asks for another method than the request line.".to_owned()));
+    }
+    Ok(Head {
+        via,
+        method: parts.method.clone(),
+        path,
+        raw_path_and_query: raw.to_owned(),
+        query,
+        headers: end_to_end(&parts.headers),
+    })
+}
+
+/// One way to tell where the body ends (RFC 9112 section 6.3): never two.
+fn one_framing(headers: &HeaderMap) -> Result<(), Refusal> {
+    let lengths = headers.get_all(header::CONTENT_LENGTH).iter().count();
+    let encodings = headers.get_all(header::TRANSFER_ENCODING).iter().count();
+    if lengths + encodings > 1 {
+        let sentence = "The request says in two ways where its body ends. Nothing was sent.";
+        return Err(Refusal::new(Code::InvalidRequest, sentence));
+    }
+    Ok(())
+}
+
+/// Target, tunnel and `Host` have to name one authority.
+fn one_authority(parts: &http::request::Parts, authority: &Authority, scheme: Scheme) -> Result<(), Refusal> {
+    let disagree = || {
+        let sentence = format!(
+            "The request was sent towards {authority} and names another host inside. Nothing was sent."
+        );
+        Refusal::new(Code::Ambiguous, sentence)
+    };
+    let default_port = Some(scheme.default_port());
+    if let Some(inner) = parts.uri.authority() {
+        let inner = Authority::parse(inner.as_str(), default_port).map_err(|_| disagree())?;
+        let inner_scheme = parts.uri.scheme_str().unwrap_or(scheme.as_str());
+        if inner != *authority || !inner_scheme.eq_ignore_ascii_case(scheme.as_str()) {
+            return Err(disagree());
+        }
+    }
+    let mut hosts = parts.headers.get_all(header::HOST).iter();
+    match (hosts.next(), hosts.next()) {
+        (Some(host), None) => {
+            let host = host.to_str().map_err(|_| disagree())?;
+            let host = Authority::parse(host, default_port).map_err(|_| disagree())?;
+            if host == *authority { Ok(()) } else { Err(disagree()) }
+        }
+        (Some(_), Some(_)) => {
+            Err(Refusal::new(Code::InvalidRequest, "The request has two Host fields. Nothing was sent."))
+        }
+        // HTTP/1.0 in absolute form or inside a tunnel may leave it out; the target then speaks alone.
+        (None, _) if parts.version == http::Version::HTTP_10 => Ok(()),
+        (None, _) => Err(Refusal::new(Code::InvalidRequest, "The request has no Host field. Nothing was sent.")),
+    }
+}
+
+/// The agent's own fields that concern the provider. Done before a credential is placed, never after:
+/// `Connection: authorization` must not take the credential off again.
+#[must_use]
+pub fn end_to_end(headers: &HeaderMap) -> HeaderMap {
+    let named: Vec<HeaderName> = headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(|name| HeaderName::from_bytes(name.trim().as_bytes()).ok())
+        .collect();
+    let mut kept = HeaderMap::with_capacity(headers.len());
+    for (name, value) in headers {
+        let ours = name.as_str().starts_with("oncegate-");
+        if !ours && !HOP_BY_HOP.contains(&name.as_str()) && !named.contains(name) {
+            kept.append(name.clone(), value.clone());
+        }
+    }
+    kept
+}
+
+/// Whether a field speaks to the next hop only.
+#[must_use]
+pub fn is_hop_by_hop(name: &str) -> bool {
+    HOP_BY_HOP.contains(&name)
+}
+
+/// The whole body of a request that may be a governed write.
+///
+/// # Errors
+/// `body_too_large`, `incomplete_request` when it did not arrive within `within`, `invalid_request` when its
+/// framing broke.
+pub async fn body(incoming: Incoming, bytes_max: usize, within: Duration) -> Result<Bytes, Refusal> {
+    let collected = tokio::time::timeout(within, Limited::new(incoming, bytes_max).collect()).await;
+    match collected {
+        Err(_) => Err(Refusal::new(
+            Code::IncompleteRequest,
+            "The request did not arrive whole in time. Nothing was sent.",
+        )),
+        Ok(Ok(whole)) => Ok(whole.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Refusal::new(
+            Code::BodyTooLarge,
+            format!("The body is larger than {bytes_max} bytes. Nothing was sent."),
+        )),
+        Ok(Err(_)) => Err(Refusal::new(
+            Code::InvalidRequest,
+            "The body is broken or did not arrive whole. Nothing was sent.",
+        )),
+    }
+}
+
+/// Fields as the adapters read them: lower-case names; what is no text is left out.
+#[must_use]
+pub fn plain(headers: &HeaderMap) -> Vec<(String, String)> {
+    headers
+        .iter()
+        .filter_map(|(name, value)| Some((name.as_str().to_owned(), value.to_str().ok()?.to_owned())))
+        .collect()
+}
+
+/// The `Host` field for an authority: without the port where it is the scheme's own, since signatures cover it.
+#[must_use]
+pub fn host_value(authority: &Authority, scheme: Scheme) -> Option<HeaderValue> {
+    let host = authority.url_host();
+    let text = if authority.port == scheme.default_port() { host } else { format!("{host}:{}", authority.port) };
+    HeaderValue::from_str(&text).ok()
+}

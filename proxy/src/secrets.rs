@@ -1,0 +1,275 @@
+//! Secrets: fetched for one request, placed in it, and forgotten.
+//!
+//! A [`Secret`] has no `Debug`, no `Display`, no `Clone` and no serde. It leaves this module in two ways only:
+//! inside a [`Placed`] header or query parameter of a request to a host that it is allowed for, and as a
+//! pattern that [`crate::scrub`] takes out of answers.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use base64::Engine as _;
+use http::{HeaderName, HeaderValue};
+use oncegate_config::model::{Config, Credential, Placement, SecretSource, SecretSpec};
+use oncegate_policy::refusal::{Code, Refusal};
+use oncegate_policy::template::{Piece, Scope, Template};
+use thiserror::Error;
+use zeroize::Zeroizing;
+
+use crate::scrub::Scrubber;
+
+/// A secret's value is at most this many bytes.
+pub const SECRET_BYTES_MAX: usize = 64 * 1024;
+/// A secret's command has this long to answer.
+pub const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A secret's value.
+pub struct Secret(Zeroizing<String>);
+
+/// Why a secret could not be had or placed. Never holds any part of its value.
+#[derive(Debug, Error)]
+pub enum SecretError {
+    /// No such entry.
+    #[error("secret {0} is not declared")]
+    Undeclared(String),
+    /// The environment does not have it.
+    #[error("secret {name}: the environment variable {variable} is not set")]
+    Environment {
+        /// The secret.
+        name: String,
+        /// The variable.
+        variable: String,
+    },
+    /// The file could not be read.
+    #[error("secret {name}: its file cannot be read")]
+    File {
+        /// The secret.
+        name: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The command failed.
+    #[error("secret {name}: its command failed: {why}")]
+    Command {
+        /// The secret.
+        name: String,
+        /// How.
+        why: String,
+    },
+    /// The vault has none.
+    #[error("secret {0}: the vault holds no value for it")]
+    VaultEmpty(String),
+    /// Empty, too long, or with characters that cannot stand in a request.
+    #[error("secret {0}: its value is empty, too long or has characters that no header can carry")]
+    Unusable(String),
+    /// Not for this host.
+    #[error("secret {name} is not allowed for {host}")]
+    Host {
+        /// The secret.
+        name: String,
+        /// The host it was wanted for.
+        host: String,
+    },
+    /// Not for this place.
+    #[error("secret {name} is not allowed in this place")]
+    Place {
+        /// The secret.
+        name: String,
+    },
+    /// The credential's template names something else.
+    #[error("the credential's template cannot be filled")]
+    Template,
+}
+
+impl From<&SecretError> for Refusal {
+    /// What the agent may know of it: not where the operator keeps it.
+    fn from(_: &SecretError) -> Self {
+        Self::new(
+            Code::CredentialUnavailable,
+            "The credential for this host could not be had. Nothing was sent. Ask the operator; do not retry.",
+        )
+    }
+}
+
+/// What is put into one request.
+pub struct Placed {
+    /// Headers that replace the agent's of the same name.
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// Query parameters that replace the agent's of the same name.
+    pub query: Vec<(String, Zeroizing<String>)>,
+    /// What has to be taken out of the answer.
+    pub scrubber: Scrubber,
+    /// The names of the secrets, for the record.
+    pub names: Vec<String>,
+}
+
+impl Placed {
+    /// For a host without a credential.
+    #[must_use]
+    pub fn nothing() -> Self {
+        Self { headers: Vec::new(), query: Vec::new(), scrubber: Scrubber::default(), names: Vec::new() }
+    }
+}
+
+/// What has to be placed: the credential of the host or the action, and the declared headers that name secrets.
+pub struct Wanted<'a> {
+    /// One credential, chosen by rule.
+    pub credential: Option<Credential>,
+    /// Headers of a declared action whose templates name a secret.
+    pub headers: Vec<(&'a str, &'a Template)>,
+    /// What the other places of those templates are filled with.
+    pub scope: Option<Scope<'a>>,
+}
+
+/// Fetches the secrets that are wanted and places them for a request to `host`.
+///
+/// # Errors
+/// A secret that cannot be had, or that is not allowed for this host or place.
+pub async fn place(
+    config: &Config,
+    directory: &Path,
+    wanted: &Wanted<'_>,
+    host: &str,
+) -> Result<Placed, SecretError> {
+    let mut filler = Filler { config, directory, host, scope: wanted.scope, patterns: BTreeMap::new() };
+    let mut placed = Placed::nothing();
+    for (name, value) in &wanted.headers {
+        let value = filler.fill(value, Placement::Header).await?;
+        placed.headers.push(header(name, &value)?);
+    }
+    match &wanted.credential {
+        None => {}
+        Some(Credential::Header { name, value }) => {
+            let value = filler.fill(value, Placement::Header).await?;
+            placed.headers.push(header(name, &value)?);
+        }
+        Some(Credential::Basic { user, password }) => {
+            let user = filler.fill(user, Placement::Header).await?;
+            let password = filler.fill(password, Placement::Header).await?;
+            let pair = Zeroizing::new(format!("{}:{}", user.as_str(), password.as_str()));
+            let encoded = Zeroizing::new(base64::engine::general_purpose::STANDARD.encode(pair.as_bytes()));
+            filler.patterns.insert("basic credential".to_owned(), Zeroizing::new(encoded.to_string()));
+            placed.headers.push(header("authorization", &format!("Basic {}", encoded.as_str()))?);
+        }
+        Some(Credential::Query { name, value }) => {
+            let value = filler.fill(value, Placement::Url).await?;
+            placed.query.push((name.clone(), value));
+        }
+    }
+    placed.names = filler.patterns.keys().cloned().collect();
+    placed.scrubber = Scrubber::new(filler.patterns);
+    Ok(placed)
+}
+
+fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), SecretError> {
+    let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| SecretError::Template)?;
+    let mut value = HeaderValue::from_str(value).map_err(|_| SecretError::Template)?;
+    // Keeps it out of the `Debug` of a request and out of any header compression table.
+    value.set_sensitive(true);
+    Ok((name, value))
+}
+
+/// Fills templates for one host and remembers what it put in.
+struct Filler<'a> {
+    config: &'a Config,
+    directory: &'a Path,
+    host: &'a str,
+    scope: Option<Scope<'a>>,
+    patterns: BTreeMap<String, Zeroizing<String>>,
+}
+
+impl Filler<'_> {
+    async fn fill(&mut self, template: &Template, place: Placement) -> Result<Zeroizing<String>, SecretError> {
+        let mut out = Zeroizing::new(String::new());
+        for piece in template.pieces() {
+            match piece {
+                Piece::Text(text) => out.push_str(text),
+                Piece::Secret(name) => {
+                    let secret = self.fetch(name, place).await?;
+                    out.push_str(&secret.0);
+                    self.patterns.insert(name.clone(), secret.0);
+                }
+                Piece::Input(_) | Piece::EffectId | Piece::EffectKey | Piece::Response(_) => {
+                    let scope = self.scope.as_ref().ok_or(SecretError::Template)?;
+                    let piece = Template::of_piece(piece.clone());
+                    out.push_str(&piece.render(scope).map_err(|_| SecretError::Template)?);
+                }
+            }
+        }
+        Ok(out)
+    }
+
+    async fn fetch(&self, name: &str, place: Placement) -> Result<Secret, SecretError> {
+        let spec = self.config.secrets.get(name).ok_or_else(|| SecretError::Undeclared(name.to_owned()))?;
+        // Checked again here, where it acts, although `check` has looked already: a secret goes nowhere else.
+        if !allowed_for(spec, self.host) {
+            return Err(SecretError::Host { name: name.to_owned(), host: self.host.to_owned() });
+        }
+        if !spec.allowed_placements.contains(&place) {
+            return Err(SecretError::Place { name: name.to_owned() });
+        }
+        read(name, spec, self.directory).await
+    }
+}
+
+/// Whether a secret may go to this host: exact, or below a leading dot.
+#[must_use]
+pub fn allowed_for(spec: &SecretSpec, host: &str) -> bool {
+    spec.allowed_hosts.iter().any(|allowed| match allowed.strip_prefix('.') {
+        Some(below) => host.strip_suffix(below).is_some_and(|head| head.ends_with('.') && head.len() > 1),
+        None => allowed == host,
+    })
+}
+
+/// Reads a secret from where it is kept, without placing it anywhere: `check` asks whether it can be had.
+///
+/// # Errors
+/// As [`SecretError`] says.
+pub async fn read(name: &str, spec: &SecretSpec, directory: &Path) -> Result<Secret, SecretError> {
+    let raw = match &spec.from {
+        SecretSource::Env(variable) => std::env::var(variable).map_err(|_| SecretError::Environment {
+            name: name.to_owned(),
+            variable: variable.clone(),
+        })?,
+        SecretSource::File(path) => read_file(name, directory.join(path)).await?,
+        SecretSource::Command(command) => run(name, command, directory).await?,
+        SecretSource::Vault => return Err(SecretError::VaultEmpty(name.to_owned())),
+    };
+    let raw = Zeroizing::new(raw);
+    let value = raw.strip_suffix('\n').unwrap_or(&raw);
+    let value = value.strip_suffix('\r').unwrap_or(value);
+    let fits = !value.is_empty()
+        && value.len() <= SECRET_BYTES_MAX
+        && value.bytes().all(|byte| byte == b'\t' || (0x20..0x7f).contains(&byte));
+    if !fits {
+        return Err(SecretError::Unusable(name.to_owned()));
+    }
+    Ok(Secret(Zeroizing::new(value.to_owned())))
+}
+
+async fn read_file(name: &str, path: PathBuf) -> Result<String, SecretError> {
+    tokio::fs::read_to_string(path)
+        .await
+        .map_err(|source| SecretError::File { name: name.to_owned(), source })
+}
+
+async fn run(name: &str, command: &[String], directory: &Path) -> Result<String, SecretError> {
+    let failed = |why: &str| SecretError::Command { name: name.to_owned(), why: why.to_owned() };
+    let (program, arguments) = command.split_first().ok_or_else(|| failed("it is empty"))?;
+    let output = tokio::process::Command::new(program)
+        .args(arguments)
+        .current_dir(directory)
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .kill_on_drop(true)
+        .output();
+    let output = tokio::time::timeout(COMMAND_TIMEOUT, output)
+        .await
+        .map_err(|_| failed("it did not answer in time"))?
+        .map_err(|error| failed(&format!("it could not be run ({})", error.kind())))?;
+    if !output.status.success() {
+        return Err(failed("it ended with a failure"));
+    }
+    String::from_utf8(output.stdout).map_err(|_| failed("its output is not text"))
+}

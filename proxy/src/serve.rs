@@ -1,0 +1,236 @@
+//! Start and stop: the parts put together, listeners bound, everything that runs in the background.
+
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use oncegate_certs::{Authority, Leaves};
+use oncegate_config::model::CallerListen;
+use oncegate_policy::caller::CallerName;
+use oncegate_policy::id::OwnerId;
+use oncegate_store::{OpenError, Store, StoreError, StoreOptions};
+use thiserror::Error;
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::clock::Clock;
+use crate::listener::{self, Socket};
+use crate::load::Loaded;
+use crate::state::{Sidecar, Snapshot, SnapshotError, new_ulid};
+use crate::{control, reconciler};
+
+/// Minted leaves that are kept.
+const LEAVES_MAX: NonZeroUsize = NonZeroUsize::new(1024).expect("1024 is not zero");
+/// Admissions that may wait to be recorded.
+const QUEUE_MAX: usize = 4096;
+/// How long a graceful stop waits for open connections.
+const GRACE: Duration = Duration::from_secs(20);
+
+/// What a start may be given beside the configuration.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where time comes from.
+    pub clock: Clock,
+    /// How long a graceful stop waits for open connections.
+    pub grace: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { clock: Clock::System, grace: GRACE }
+    }
+}
+
+/// Why a sidecar could not start.
+#[derive(Debug, Error)]
+pub enum StartError {
+    /// A port or socket could not be had.
+    #[error("{what} cannot listen on {at}")]
+    Listen {
+        /// Which listener.
+        what: &'static str,
+        /// Where.
+        at: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The certificate authority.
+    #[error("the certificate authority cannot be used")]
+    Authority(#[from] oncegate_certs::AuthorityError),
+    /// The bundle for clients.
+    #[error("the certificate bundle cannot be written")]
+    Bundle(#[from] oncegate_certs::BundleError),
+    /// The database.
+    #[error("the database cannot be opened")]
+    Open(#[from] OpenError),
+    /// The first things written to it.
+    #[error("the database cannot be written")]
+    Store(#[from] StoreError),
+    /// The configuration names something that cannot be had.
+    #[error("the configuration cannot be used")]
+    Snapshot(#[from] SnapshotError),
+}
+
+/// A sidecar that serves.
+pub struct Running {
+    sidecar: Arc<Sidecar>,
+    proxy: SocketAddr,
+    control: SocketAddr,
+    bundle: PathBuf,
+    ca_pem: PathBuf,
+    stop: watch::Sender<bool>,
+    listeners: Vec<JoinHandle<()>>,
+    background: Vec<JoinHandle<()>>,
+}
+
+/// Starts a sidecar: ports first, since they fail most often and cost nothing; then trust, then the record.
+///
+/// # Errors
+/// The step that failed.
+pub async fn start(loaded: Loaded, options: Options) -> Result<Running, StartError> {
+    let Loaded { config, directory, .. } = loaded;
+    let proxy = bind("the proxy", config.proxy.listen).await?;
+    let control = bind("the control API", config.control.listen).await?;
+    let own = own_sockets(&config.callers).await?;
+
+    let ca_dir = directory.join(&config.ca_dir);
+    let authority = Arc::new(Authority::load_or_create(&ca_dir, options.clock.system())?);
+    let bundle = oncegate_certs::write_bundle(&ca_dir, &authority)?;
+    let leaves = Leaves::new(authority, LEAVES_MAX);
+
+    let now = options.clock.now();
+    let store_options = StoreOptions {
+        path: directory.join(&config.store.path),
+        schedule: config.reconcile.schedule,
+        queue_capacity: QUEUE_MAX,
+        keep_responses: config.store.keep_responses,
+    };
+    let limits = config.limits.clone();
+    let snapshot = Snapshot::new(config, directory)?;
+    let store = Store::open(store_options, OwnerId::from_ulid(&new_ulid()), now)?;
+    for difference in store.sync_limits(limits, now).await? {
+        tracing::info!(difference, "a limit differs from what was recorded");
+    }
+    let proxy_addr = address("the proxy", &proxy)?;
+    let control_addr = address("the control API", &control)?;
+    let sidecar = Arc::new(Sidecar::new(store, options.clock, leaves, snapshot));
+
+    let (stop, stopped) = watch::channel(false);
+    let mut sockets = vec![(Socket::Tcp(proxy), None)];
+    sockets.extend(own.into_iter().map(|(caller, socket)| (socket, Some(caller))));
+    let listeners = sockets
+        .into_iter()
+        .map(|(socket, caller)| {
+            tokio::spawn(listener::serve(Arc::clone(&sidecar), socket, caller, stopped.clone(), options.grace))
+        })
+        .collect();
+    let background = vec![
+        tokio::spawn(reconciler::run(Arc::clone(&sidecar), stopped.clone())),
+        tokio::spawn(serve_control(control, Arc::clone(&sidecar), stopped)),
+    ];
+    let ca_pem = ca_dir.join("ca.pem");
+    Ok(Running { sidecar, proxy: proxy_addr, control: control_addr, bundle, ca_pem, stop, listeners, background })
+}
+
+async fn serve_control(listener: TcpListener, sidecar: Arc<Sidecar>, mut stopped: watch::Receiver<bool>) {
+    let serving = axum::serve(listener, control::router(sidecar)).with_graceful_shutdown(async move {
+        // An error means that the sender is gone, which is a stop as well.
+        drop(stopped.wait_for(|stop| *stop).await);
+    });
+    if let Err(error) = serving.await {
+        tracing::error!(%error, "the control API has ended");
+    }
+}
+
+async fn bind(what: &'static str, at: SocketAddr) -> Result<TcpListener, StartError> {
+    TcpListener::bind(at).await.map_err(|source| StartError::Listen { what, at: at.to_string(), source })
+}
+
+fn address(what: &'static str, listener: &TcpListener) -> Result<SocketAddr, StartError> {
+    listener.local_addr().map_err(|source| StartError::Listen { what, at: "its own address".to_owned(), source })
+}
+
+/// Listeners of one caller each.
+async fn own_sockets(
+    callers: &std::collections::BTreeMap<CallerName, oncegate_config::model::Caller>,
+) -> Result<Vec<(CallerName, Socket)>, StartError> {
+    let mut sockets = Vec::new();
+    for (name, caller) in callers {
+        let socket = match &caller.listen {
+            None => continue,
+            Some(CallerListen::Tcp(at)) => Socket::Tcp(bind("a caller's own port", *at).await?),
+            Some(CallerListen::Unix(path)) => unix(path)?,
+        };
+        sockets.push((name.clone(), socket));
+    }
+    Ok(sockets)
+}
+
+/// A socket that only this user may connect to. A file left by a process that was killed is replaced, a living
+/// listener's is not.
+fn unix(path: &Path) -> Result<Socket, StartError> {
+    let failed = |source| StartError::Listen { what: "a caller's own socket", at: path.display().to_string(), source };
+    if path.exists() && std::os::unix::net::UnixStream::connect(path).is_err() {
+        std::fs::remove_file(path).map_err(failed)?;
+    }
+    let before = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o177));
+    let bound = UnixListener::bind(path);
+    rustix::process::umask(before);
+    Ok(Socket::Unix(bound.map_err(failed)?, path.to_owned()))
+}
+
+impl Running {
+    /// Where agents connect.
+    #[must_use]
+    pub fn proxy_addr(&self) -> SocketAddr {
+        self.proxy
+    }
+
+    /// Where the API listens.
+    #[must_use]
+    pub fn control_addr(&self) -> SocketAddr {
+        self.control
+    }
+
+    /// System roots and our CA, in one file.
+    #[must_use]
+    pub fn bundle(&self) -> &Path {
+        &self.bundle
+    }
+
+    /// Our CA alone.
+    #[must_use]
+    pub fn ca_pem(&self) -> &Path {
+        &self.ca_pem
+    }
+
+    /// The shared handles.
+    #[must_use]
+    pub fn sidecar(&self) -> &Arc<Sidecar> {
+        &self.sidecar
+    }
+
+    /// Stops accepting, lets open requests end, and waits for dispatches on their way, all within the grace. What
+    /// is cut off then is swept at the next start.
+    pub async fn stop(self) {
+        self.stop.send_replace(true);
+        for listener in self.listeners {
+            // A listener's task does not fail; if it panicked, the panic has been printed.
+            drop(listener.await);
+        }
+        let drained = async {
+            while self.sidecar.in_flight.count() > 0 {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        if tokio::time::timeout(GRACE, drained).await.is_err() {
+            tracing::warn!("some dispatches had not ended; they are unknown until somebody looks");
+        }
+        for task in self.background {
+            drop(task.await);
+        }
+    }
+}

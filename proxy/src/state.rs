@@ -1,0 +1,278 @@
+//! What every part of a running sidecar shares, and the snapshot of the configuration that one request keeps.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::ArcSwap;
+use oncegate_adapters::Adapter;
+use oncegate_certs::{Leaves, upstream_config};
+use oncegate_config::model::{Action, Caller, Config, Host};
+use oncegate_policy::action::ActionName;
+use oncegate_policy::authority::Authority;
+use oncegate_policy::caller::CallerName;
+use oncegate_policy::id::EffectId;
+use oncegate_policy::router::Router;
+use oncegate_store::{EffectView, Store};
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+use thiserror::Error;
+use tokio::sync::{Notify, watch};
+use ulid::Ulid;
+
+use crate::clock::Clock;
+use crate::upstream::dial::Destination;
+use crate::upstream::pool::Pool;
+use crate::{adapting, upstream};
+
+/// Destinations remembered per snapshot; only hosts declared with a leading dot can fill it.
+const DESTINATIONS_MAX: usize = 1024;
+
+/// The shared handles, and nothing else.
+pub struct Sidecar {
+    /// The memory.
+    pub store: Store,
+    /// Where time comes from.
+    pub clock: Clock,
+    /// Minted certificates.
+    pub leaves: Leaves,
+    /// Kept connections to providers.
+    pub pool: Arc<Pool>,
+    /// Effects whose answer somebody waits for.
+    pub in_flight: InFlight,
+    /// Wakes the reconciler.
+    pub look_soon: Notify,
+    /// `oncegate run` hands its child a token of its own.
+    run_tokens: Mutex<Vec<(CallerName, [u8; 32])>>,
+    snapshot: ArcSwap<Snapshot>,
+}
+
+/// One configuration, made ready. A request keeps the one it began with.
+pub struct Snapshot {
+    /// As it was read.
+    pub config: Config,
+    /// Relative paths begin here.
+    pub directory: PathBuf,
+    /// Which action a request means.
+    pub router: Router,
+    /// What each action means at its provider.
+    pub adapters: BTreeMap<ActionName, Adapter>,
+    schemas: BTreeMap<ActionName, jsonschema::Validator>,
+    trust: BTreeMap<PathBuf, Arc<rustls::ClientConfig>>,
+    system_trust: Arc<rustls::ClientConfig>,
+    destinations: Mutex<HashMap<Authority, Arc<Destination>>>,
+}
+
+/// Why a configuration could not be made ready.
+#[derive(Debug, Error)]
+pub enum SnapshotError {
+    /// A host's CA file cannot be read.
+    #[error("ca_file {path} cannot be read")]
+    CaFile {
+        /// As configured.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// It holds no usable certificate, or the system has no roots.
+    #[error("the certificates to trust could not be loaded")]
+    Trust(#[from] oncegate_certs::TrustError),
+}
+
+impl Snapshot {
+    /// Makes a configuration ready.
+    ///
+    /// # Errors
+    /// A `ca_file` that cannot be read or holds no certificate.
+    pub fn new(config: Config, directory: PathBuf) -> Result<Self, SnapshotError> {
+        let (router, _) = Router::build(config.routes());
+        let adapters =
+            config.actions.iter().map(|(name, action)| (name.clone(), adapting::adapter(action))).collect();
+        let schemas = config
+            .actions
+            .iter()
+            .filter_map(|(name, action)| Some((name.clone(), action.input_schema.as_ref()?)))
+            .filter_map(|(name, schema)| Some((name, jsonschema::validator_for(schema).ok()?)))
+            .collect();
+        let alpn: &[&[u8]] = &[b"http/1.1"];
+        let mut trust = BTreeMap::new();
+        for path in config.hosts.iter().filter_map(|host| host.ca_file.clone()) {
+            let pem = std::fs::read(directory.join(&path))
+                .map_err(|source| SnapshotError::CaFile { path: path.clone(), source })?;
+            trust.insert(path, upstream_config(Some(&pem), alpn)?);
+        }
+        let system_trust = upstream_config(None, alpn)?;
+        let destinations = Mutex::default();
+        Ok(Self { config, directory, router, adapters, schemas, trust, system_trust, destinations })
+    }
+
+    /// The declared host of an authority, if there is one.
+    #[must_use]
+    pub fn host(&self, authority: &Authority) -> Option<&Host> {
+        self.config.host_for(authority)
+    }
+
+    /// An enabled action and its adapter.
+    #[must_use]
+    pub fn action(&self, name: &str) -> Option<(&Action, &Adapter)> {
+        let (name, action) = self.config.actions.get_key_value(&ActionName::parse(name)?)?;
+        action.enabled.then_some((action, self.adapters.get(name)?))
+    }
+
+    /// The compiled input schema of an action that declares one.
+    #[must_use]
+    pub fn schema(&self, name: &ActionName) -> Option<&jsonschema::Validator> {
+        self.schemas.get(name)
+    }
+
+    /// The adapter in whose error format answers of ours on this host are given: that of any adapter action.
+    #[must_use]
+    pub fn shape(&self, authority: &Authority) -> Option<&Adapter> {
+        self.config
+            .actions
+            .values()
+            .filter(|action| adapting::authority(action) == *authority)
+            .filter_map(|action| self.adapters.get(&action.name))
+            .find(|adapter| adapting::is_provider(adapter))
+    }
+
+    /// Where to dial for a declared host.
+    pub fn destination(&self, authority: &Authority, host: &Host) -> Arc<Destination> {
+        let mut known = self.destinations.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(destination) = known.get(authority) {
+            return Arc::clone(destination);
+        }
+        let trusted = host.ca_file.as_ref().and_then(|path| self.trust.get(path)).unwrap_or(&self.system_trust);
+        let destination = Arc::new(Destination {
+            authority: authority.clone(),
+            tls: (!host.plain).then(|| Arc::clone(trusted)),
+            connect_to: host.connect_to.clone(),
+            allow_private: host.allow_private,
+        });
+        if known.len() < DESTINATIONS_MAX {
+            known.insert(authority.clone(), Arc::clone(&destination));
+        }
+        destination
+    }
+
+    /// Whose key this is. Every key is compared, and each comparison takes the same time wherever it differs.
+    #[must_use]
+    pub fn caller_for_key(&self, presented: &str) -> Option<(&CallerName, &Caller)> {
+        let digest: [u8; 32] = Sha256::digest(presented.as_bytes()).into();
+        let mut found = None;
+        for (name, caller) in &self.config.callers {
+            for valid in &caller.key_sha256 {
+                if bool::from(valid.ct_eq(&digest)) {
+                    found = Some((name, caller));
+                }
+            }
+        }
+        found
+    }
+
+    /// The bounds of one exchange.
+    #[must_use]
+    pub fn bounds(&self) -> upstream::Bounds {
+        upstream::Bounds {
+            upstream_timeout: self.config.proxy.upstream_timeout,
+            max_response_body: self.config.proxy.max_response_body,
+            reuse_idle_within: self.config.proxy.reuse_idle_within,
+        }
+    }
+}
+
+impl Sidecar {
+    /// Puts the parts together.
+    #[must_use]
+    pub fn new(store: Store, clock: Clock, leaves: Leaves, snapshot: Snapshot) -> Self {
+        Self {
+            store,
+            clock,
+            leaves,
+            pool: Arc::default(),
+            in_flight: InFlight::default(),
+            look_soon: Notify::new(),
+            run_tokens: Mutex::default(),
+            snapshot: ArcSwap::from_pointee(snapshot),
+        }
+    }
+
+    /// The configuration as it is now.
+    #[must_use]
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        self.snapshot.load_full()
+    }
+
+    /// Takes another configuration for every request from now on.
+    pub fn replace_snapshot(&self, snapshot: Snapshot) {
+        self.snapshot.store(Arc::new(snapshot));
+    }
+
+    /// A key for one run of one command, or `None` when there is no such caller.
+    pub fn issue_run_token(&self, caller: &CallerName) -> Option<String> {
+        if !self.snapshot().config.callers.contains_key(caller) {
+            return None;
+        }
+        let mut random = [0_u8; 32];
+        rustls::crypto::ring::default_provider().secure_random.fill(&mut random).ok()?;
+        let token = format!("ogr_{}", base64::Engine::encode(&base64::engine::general_purpose::URL_SAFE_NO_PAD, random));
+        let digest: [u8; 32] = Sha256::digest(token.as_bytes()).into();
+        self.run_tokens.lock().unwrap_or_else(PoisonError::into_inner).push((caller.clone(), digest));
+        Some(token)
+    }
+
+    /// Whose key this is: a configured key or a run's token.
+    #[must_use]
+    pub fn caller_for_key(&self, presented: &str) -> Option<CallerName> {
+        let snapshot = self.snapshot();
+        if let Some((name, _)) = snapshot.caller_for_key(presented) {
+            return Some(name.clone());
+        }
+        let digest: [u8; 32] = Sha256::digest(presented.as_bytes()).into();
+        let tokens = self.run_tokens.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = tokens.iter().find(|(_, token)| bool::from(token.ct_eq(&digest)))?;
+        snapshot.config.callers.contains_key(&found.0).then(|| found.0.clone())
+    }
+}
+
+/// Effects of this process that are on their way, so that a duplicate can wait for the first one's answer.
+#[derive(Default)]
+pub struct InFlight(Mutex<HashMap<EffectId, watch::Sender<Option<EffectView>>>>);
+
+impl InFlight {
+    /// Announces an effect. The guard ends the waiting when it goes, with whatever was told by then.
+    pub fn enter(&self, effect: &EffectId) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(effect.clone(), watch::Sender::new(None));
+    }
+
+    /// Tells whoever waits what became of it, and forgets it.
+    pub fn leave(&self, effect: &EffectId, view: Option<EffectView>) {
+        let sender = self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(effect);
+        if let Some(sender) = sender {
+            sender.send_replace(view);
+        }
+    }
+
+    /// Waits until something is told of the effect; `None` at once when nobody is on it.
+    pub async fn join(&self, effect: &EffectId) -> Option<EffectView> {
+        let mut told = {
+            let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            known.get(effect)?.subscribe()
+        };
+        // An error means that the sender went without a word: the record knows better.
+        let view = told.wait_for(Option::is_some).await.ok()?.clone();
+        view
+    }
+
+    /// How many are on their way.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+}
+
+/// A new id's 26 characters, sortable by time.
+#[must_use]
+pub fn new_ulid() -> String {
+    Ulid::new().to_string()
+}

@@ -1,0 +1,233 @@
+//! The provider's side of the wire: dial, send once, report what was seen.
+//!
+//! [`send`] takes a [`DispatchPermit`] by value and has no error: whatever happens is an [`Exchange`]. Nothing
+//! here sends a governed request again. One thing looks like it and is not: a kept-alive connection that hands
+//! the whole request back unsent (hyper's `try_send_request`; the peer had read 0 bytes in every probe) is
+//! replaced by a fresh one, inside the same dispatch.
+
+pub mod address;
+pub mod dial;
+pub mod pool;
+pub mod wire;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, Response};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use oncegate_policy::exchange::{Answer, Exchange, Loss, NotSent, Phase};
+use oncegate_store::{Claim, DispatchPermit};
+use tokio::time::Instant;
+
+use crate::scrub::Scrubber;
+use dial::{Destination, Link};
+use pool::Pool;
+
+/// A request's or an answer's body on its way.
+pub type Body = http_body_util::combinators::UnsyncBoxBody<Bytes, BodyError>;
+/// What can go wrong with one.
+pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
+
+/// A whole body that was judged: what was judged is what is sent.
+#[must_use]
+pub fn whole(bytes: Bytes) -> Body {
+    Full::new(bytes).map_err(|never| match never {}).boxed_unsync()
+}
+
+/// A governed request, ready to leave.
+pub struct Prepared {
+    /// Where to.
+    pub destination: Arc<Destination>,
+    /// Method, path, every header.
+    pub head: Request<()>,
+    /// The bytes that were judged.
+    pub body: Bytes,
+    /// Takes the credential out of what comes back.
+    pub scrubber: Scrubber,
+    /// Bounds for the answer.
+    pub bounds: Bounds,
+}
+
+/// Bounds for one exchange.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// How long the provider is listened to.
+    pub upstream_timeout: Duration,
+    /// Bytes of the answer's body.
+    pub max_response_body: usize,
+    /// How long a kept-alive connection may have been idle.
+    pub reuse_idle_within: Duration,
+}
+
+/// A dispatch on its way: the permit is spent, the claim is what `record` needs.
+pub struct Sending {
+    /// The right to record what was seen.
+    pub claim: Claim,
+    /// What the wire shows, in the end. Polled by the pipeline's own task; never dropped before its end.
+    pub exchange: Pin<Box<dyn Future<Output = Exchange> + Send>>,
+}
+
+/// A connection that is being made while the admission commits. No byte of a request is written to it yet.
+pub type Connecting = tokio::task::JoinHandle<Result<Link, NotSent>>;
+
+/// Begins to connect, or takes a connection that was idle for a moment only.
+pub fn connect(pool: &Arc<Pool>, prepared: &Prepared, connect_timeout: Duration) -> Connecting {
+    let idle = pool.take(&prepared.destination, prepared.bounds.reuse_idle_within);
+    let destination = Arc::clone(&prepared.destination);
+    tokio::spawn(async move {
+        match idle {
+            Some(link) => Ok(link),
+            None => dial::dial(&destination, connect_timeout).await,
+        }
+    })
+}
+
+/// Sends a governed request once.
+pub fn send(permit: DispatchPermit, pool: &Arc<Pool>, prepared: Prepared, connecting: Connecting) -> Sending {
+    let claim = permit.spend();
+    let pool = Arc::clone(pool);
+    let exchange = Box::pin(async move {
+        let link = match connecting.await {
+            Ok(Ok(link)) => link,
+            Ok(Err(proof)) => return Exchange::NotSent(proof),
+            Err(ended) => return Exchange::NotSent(NotSent::Connect(format!("the dialling task ended: {ended}"))),
+        };
+        exchange(&pool, prepared, link).await
+    });
+    Sending { claim, exchange }
+}
+
+async fn exchange(pool: &Arc<Pool>, prepared: Prepared, link: Link) -> Exchange {
+    let deadline = Instant::now() + prepared.bounds.upstream_timeout;
+    let mut link = link;
+    let (response, link) = loop {
+        match first_bytes(&mut link, &prepared, deadline).await {
+            First::Head(response) => break (response, link),
+            First::Lost(loss) => return Exchange::Lost(loss),
+            First::HandedBack(cause) if link.reused => {
+                // 0 bytes left on the idle connection; a fresh one serves the same, single dispatch.
+                match dial::dial(&prepared.destination, CONNECT_AGAIN).await {
+                    Ok(fresh) => link = fresh,
+                    Err(proof) => return Exchange::NotSent(proof),
+                }
+                tracing::debug!(cause, "an idle connection had closed; nothing was written to it");
+            }
+            First::HandedBack(cause) => return Exchange::NotSent(NotSent::HandedBack(cause)),
+        }
+    };
+    let seen = collect(response, &prepared, deadline).await;
+    if let Exchange::Answered(_) = seen {
+        pool.put(&prepared.destination, link);
+    }
+    seen
+}
+
+/// For the fresh connection after an idle one turned out closed.
+const CONNECT_AGAIN: Duration = Duration::from_secs(5);
+
+enum First {
+    Head(Response<Incoming>),
+    HandedBack(String),
+    Lost(Loss),
+}
+
+async fn first_bytes(link: &mut Link, prepared: &Prepared, deadline: Instant) -> First {
+    let lost = |cause: String| First::Lost(Loss { phase: Phase::AwaitingHead, cause, status: None });
+    if let Err(error) = link.sender.ready().await {
+        return First::HandedBack(chain(&error));
+    }
+    let mut request = Request::new(whole(prepared.body.clone()));
+    *request.method_mut() = prepared.head.method().clone();
+    *request.uri_mut() = prepared.head.uri().clone();
+    *request.headers_mut() = prepared.head.headers().clone();
+    match tokio::time::timeout_at(deadline, link.sender.try_send_request(request)).await {
+        Err(_) => lost("no answer within upstream_timeout".to_owned()),
+        Ok(Ok(response)) => First::Head(response),
+        Ok(Err(mut error)) => {
+            // Handed back proves that nothing was sent; not handed back proves nothing at all. The counter under
+            // TLS is a second witness: with a single byte written, "handed back" is not believed.
+            let handed_back = error.take_message().is_some() && link.written.bytes() == link.written_before;
+            let cause = chain(error.error());
+            if handed_back { First::HandedBack(cause) } else { lost(cause) }
+        }
+    }
+}
+
+async fn collect(response: Response<Incoming>, prepared: &Prepared, deadline: Instant) -> Exchange {
+    let (head, mut body) = response.into_parts();
+    let lost = |cause: String| {
+        Exchange::Lost(Loss { phase: Phase::ReadingBody, cause, status: Some(head.status.as_u16()) })
+    };
+    if head.status.is_informational() {
+        return lost("the provider changed the protocol".to_owned());
+    }
+    let mut bytes = Vec::new();
+    loop {
+        let frame = match tokio::time::timeout_at(deadline, body.frame()).await {
+            Err(_) => return lost("the answer did not end within upstream_timeout".to_owned()),
+            Ok(None) => break,
+            Ok(Some(Err(error))) => return lost(chain(&error)),
+            Ok(Some(Ok(frame))) => frame,
+        };
+        if let Ok(data) = frame.into_data() {
+            if bytes.len() + data.len() > prepared.bounds.max_response_body {
+                return lost("the answer is larger than max_response_body".to_owned());
+            }
+            bytes.extend_from_slice(&data);
+        }
+    }
+    let reason = head
+        .extensions
+        .get::<hyper::ext::ReasonPhrase>()
+        .map(|phrase| prepared.scrubber.clean_text(&String::from_utf8_lossy(phrase.as_bytes())));
+    Exchange::Answered(Answer {
+        status: head.status.as_u16(),
+        reason,
+        headers: headers(&head.headers, &prepared.scrubber),
+        body: prepared.scrubber.clean(&bytes),
+    })
+}
+
+/// Header fields as the law reads them: lower-case names, no secret. Values that are no text are left out.
+fn headers(map: &HeaderMap, scrubber: &Scrubber) -> Vec<(String, String)> {
+    map.iter()
+        .filter_map(|(name, value)| {
+            Some((name.as_str().to_owned(), scrubber.clean_text(value.to_str().ok()?)))
+        })
+        .collect()
+}
+
+/// An error and everything behind it, in one line.
+#[must_use]
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        text.push_str(": ");
+        text.push_str(&inner.to_string());
+        cause = inner.source();
+    }
+    text
+}
+
+/// One read of the provider: by type it can only be a GET.
+pub async fn read(
+    pool: &Arc<Pool>,
+    destination: &Arc<Destination>,
+    mut head: Request<()>,
+    scrubber: Scrubber,
+    bounds: Bounds,
+) -> Exchange {
+    *head.method_mut() = http::Method::GET;
+    let prepared =
+        Prepared { destination: Arc::clone(destination), head, body: Bytes::new(), scrubber, bounds };
+    match connect(pool, &prepared, bounds.upstream_timeout).await {
+        Ok(Ok(link)) => exchange(pool, prepared, link).await,
+        Ok(Err(proof)) => Exchange::NotSent(proof),
+        Err(ended) => Exchange::NotSent(NotSent::Connect(format!("the dialling task ended: {ended}"))),
+    }
+}

@@ -1,0 +1,136 @@
+//! Name to connection: resolve, judge the address, connect, TLS. Everything that fails here is proof that no
+//! byte of a request left.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use oncegate_policy::authority::Authority;
+use oncegate_policy::exchange::NotSent;
+use rustls_pki_types::ServerName;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout_at};
+use tokio_rustls::TlsConnector;
+
+use super::wire::{Counting, Stream, Written};
+use super::{Body, address, chain};
+
+/// Most header fields in an answer.
+const ANSWER_HEADERS_MAX: usize = 200;
+/// Addresses of one name that are tried.
+const ADDRESSES_MAX: usize = 8;
+
+/// Where a request goes.
+pub struct Destination {
+    /// The host that the agent named: SNI, certificate and `Host`.
+    pub authority: Authority,
+    /// TLS with this trust, or none for a plain host.
+    pub tls: Option<Arc<rustls::ClientConfig>>,
+    /// Dial this instead.
+    pub connect_to: Option<Authority>,
+    /// Whether addresses that are not public may be dialled.
+    pub allow_private: bool,
+}
+
+/// A connection that speaks HTTP/1.1.
+pub struct Link {
+    /// Sends one request at a time.
+    pub sender: SendRequest<Body>,
+    /// Counts what was written.
+    pub written: Written,
+    /// The count before this request.
+    pub written_before: u64,
+    /// It served another request before.
+    pub reused: bool,
+}
+
+/// Connects, all within `within`.
+///
+/// # Errors
+/// The step at which it ended. No byte of a request can have left.
+pub async fn dial(destination: &Destination, within: Duration) -> Result<Link, NotSent> {
+    let deadline = Instant::now() + within;
+    let tcp = connect(destination, deadline).await?;
+    let stream: Box<dyn Stream> = match &destination.tls {
+        None => Box::new(tcp),
+        Some(config) => Box::new(handshake(destination, config, tcp, deadline).await?),
+    };
+    let written = Written::default();
+    let io = TokioIo::new(Counting::new(stream, written.clone()));
+    let (sender, connection) = http1::Builder::new()
+        .max_headers(ANSWER_HEADERS_MAX)
+        .handshake(io)
+        .await
+        .map_err(|error| NotSent::Connect(chain(&error)))?;
+    // The task ends when the sender is dropped or the peer closes; its error reaches the request's own future.
+    tokio::spawn(async move {
+        if let Err(error) = connection.with_upgrades().await {
+            tracing::trace!(error = chain(&error), "a connection to a provider ended");
+        }
+    });
+    Ok(Link { sender, written, written_before: 0, reused: false })
+}
+
+/// A raw connection to the destination's judged address.
+///
+/// # Errors
+/// As [`dial`].
+pub async fn connect(destination: &Destination, deadline: Instant) -> Result<TcpStream, NotSent> {
+    let target = destination.connect_to.as_ref().unwrap_or(&destination.authority);
+    let addresses = timeout_at(deadline, resolve(target))
+        .await
+        .map_err(|_| NotSent::Resolve("the name did not resolve in time".to_owned()))??;
+    let allowed: Vec<SocketAddr> = addresses
+        .into_iter()
+        .filter(|candidate| {
+            destination.allow_private || destination.connect_to.is_some() || address::is_public(candidate.ip())
+        })
+        .take(ADDRESSES_MAX)
+        .collect();
+    if allowed.is_empty() {
+        return Err(NotSent::AddressRefused(
+            "the name leads to no public address, and allow_private is not set for this host".to_owned(),
+        ));
+    }
+    let mut last = String::new();
+    for candidate in allowed {
+        match timeout_at(deadline, TcpStream::connect(candidate)).await {
+            Ok(Ok(tcp)) => {
+                // Without it Nagle meets delayed acknowledgement: 40 ms stalls.
+                if let Err(error) = tcp.set_nodelay(true) {
+                    tracing::debug!(%error, "TCP_NODELAY could not be set");
+                }
+                return Ok(tcp);
+            }
+            Ok(Err(error)) => last = error.to_string(),
+            Err(_) => return Err(NotSent::Connect("no connection in time".to_owned())),
+        }
+    }
+    Err(NotSent::Connect(last))
+}
+
+async fn resolve(target: &Authority) -> Result<Vec<SocketAddr>, NotSent> {
+    if let Ok(literal) = target.host.parse::<IpAddr>() {
+        return Ok(vec![SocketAddr::new(literal, target.port)]);
+    }
+    let found = tokio::net::lookup_host((target.host.as_str(), target.port))
+        .await
+        .map_err(|error| NotSent::Resolve(error.to_string()))?;
+    Ok(found.collect())
+}
+
+async fn handshake(
+    destination: &Destination,
+    config: &Arc<rustls::ClientConfig>,
+    tcp: TcpStream,
+    deadline: Instant,
+) -> Result<tokio_rustls::client::TlsStream<TcpStream>, NotSent> {
+    let name = ServerName::try_from(destination.authority.host.clone())
+        .map_err(|error| NotSent::Tls(error.to_string()))?;
+    timeout_at(deadline, TlsConnector::from(Arc::clone(config)).connect(name, tcp))
+        .await
+        .map_err(|_| NotSent::Tls("no TLS session in time".to_owned()))?
+        .map_err(|error| NotSent::Tls(error.to_string()))
+}

@@ -1,0 +1,72 @@
+//! Connections to providers that are kept for the next request.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::dial::{Destination, Link};
+
+/// Idle connections kept for one destination.
+const IDLE_PER_DESTINATION_MAX: usize = 16;
+/// Idle connections kept in all.
+const IDLE_MAX: usize = 256;
+/// A connection idle for longer is dropped; most servers close theirs after a minute.
+const IDLE_FOR_MAX: Duration = Duration::from_secs(30);
+
+/// Idle connections, by destination. Reads take any; governed writes only one that was idle for a moment.
+#[derive(Default)]
+pub struct Pool {
+    idle: Mutex<HashMap<Key, Vec<Idle>>>,
+}
+
+/// Two requests may share a connection only if they were to be dialled in the very same way: the destination is
+/// made once per host and configuration, and its address in memory stands for all of that.
+type Key = usize;
+
+struct Idle {
+    link: Link,
+    since: Instant,
+    /// Keeps the destination alive, so that its address cannot come to mean another one.
+    _destination: Arc<Destination>,
+}
+
+fn key(destination: &Arc<Destination>) -> Key {
+    Arc::as_ptr(destination) as usize
+}
+
+impl Pool {
+    /// The most recently used connection that was idle for less than `within` and is still open.
+    pub fn take(&self, destination: &Arc<Destination>, within: Duration) -> Option<Link> {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let list = idle.get_mut(&key(destination))?;
+        while let Some(Idle { mut link, since, .. }) = list.pop() {
+            if since.elapsed() < within.min(IDLE_FOR_MAX) && link.sender.is_ready() {
+                link.reused = true;
+                link.written_before = link.written.bytes();
+                return Some(link);
+            }
+        }
+        None
+    }
+
+    /// Keeps a connection whose answer has ended.
+    pub fn put(&self, destination: &Arc<Destination>, link: Link) {
+        if link.sender.is_closed() {
+            return;
+        }
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.values().map(Vec::len).sum::<usize>() >= IDLE_MAX {
+            for list in idle.values_mut() {
+                list.retain(|kept| kept.since.elapsed() < IDLE_FOR_MAX && !kept.link.sender.is_closed());
+            }
+            idle.retain(|_, list| !list.is_empty());
+        }
+        let list = idle.entry(key(destination)).or_default();
+        if list.len() >= IDLE_PER_DESTINATION_MAX {
+            list.remove(0);
+        }
+        list.push(Idle { link, since: Instant::now(), _destination: Arc::clone(destination) });
+    }
+}
