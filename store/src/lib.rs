@@ -1,1 +1,88 @@
-//! x
+//! The memory. One verb is one transaction, durable when the verb returns.
+//!
+//! Everything that outlives a request is here: what was asked, what was claimed, what was seen, what is held.
+//! The rules themselves are in `oncegate-policy`; the database repeats the ones that must never break. The
+//! store sends nothing and reads no clock. Modules in reading order.
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use oncegate_policy::id::OwnerId;
+use oncegate_policy::reconcile::Schedule;
+
+pub mod admit;
+pub mod claim;
+pub mod error;
+pub mod events;
+pub mod failpoint;
+pub mod halt;
+pub mod limits;
+pub mod look;
+pub mod open;
+pub mod read;
+pub mod record;
+pub mod sweep;
+pub mod view;
+
+mod facts;
+mod holds;
+mod migrate;
+mod queue;
+mod row;
+mod settle;
+mod writer;
+
+pub use admit::{Admitted, NewEffect, RefusedRequest};
+pub use claim::{Claim, DispatchPermit, ReplayClaim, ReplayPermit};
+pub use error::{OpenError, StoreError};
+pub use look::{Found, LookDue};
+pub use read::{EffectFilter, EffectList, Reader};
+pub use record::Seen;
+pub use view::{EffectDetail, EffectView, Exposure, StoredRequest, StoredResponse};
+
+/// The memory of one sidecar. Clones share it; the last one to go closes it.
+#[derive(Clone)]
+pub struct Store {
+    inner: Arc<Inner>,
+}
+
+/// How a store is opened.
+#[derive(Clone, Debug)]
+pub struct StoreOptions {
+    /// The database file.
+    pub path: PathBuf,
+    /// When the provider is asked.
+    pub schedule: Schedule,
+    /// How many admissions may wait for the writer; one more is refused as overloaded.
+    pub queue_capacity: usize,
+    /// How long recorded answers are kept for repeats.
+    pub keep_responses: Duration,
+}
+
+/// In the order in which it is taken down: first the writer ends what it has, then the readers, then the lock
+/// is given up.
+struct Inner {
+    writer: writer::Writer,
+    reader: read::Reader,
+    living: Arc<claim::Living>,
+    owner: OwnerId,
+    keep_responses: Duration,
+    queue_capacity: usize,
+    _lock: File,
+}
+
+impl Store {
+    /// This run of the process.
+    #[must_use]
+    pub fn owner(&self) -> &OwnerId {
+        &self.inner.owner
+    }
+
+    /// The read-only half, which also works beside a running sidecar.
+    #[must_use]
+    pub fn reader(&self) -> &read::Reader {
+        &self.inner.reader
+    }
+}

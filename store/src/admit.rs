@@ -1,0 +1,424 @@
+//! Admission: ONE transaction from "may this run?" to the claimed dispatch.
+
+use std::time::Duration;
+
+use oncegate_policy::action::ActionName;
+use oncegate_policy::admission::{Asked, Decision, decide};
+use oncegate_policy::caller::CallerName;
+use oncegate_policy::effect::Outcome;
+use oncegate_policy::id::{ApprovalId, AttemptId, EffectId, InvocationId};
+use oncegate_policy::impact::Impact;
+use oncegate_policy::refusal::{Code, Refusal};
+use oncegate_policy::time::Timestamp;
+use rusqlite::{OptionalExtension, params};
+use serde_json::json;
+use sha2::{Digest, Sha256};
+
+use crate::claim::{Claimed, DispatchPermit};
+use crate::error::{Fault, StoreError};
+use crate::events::Event;
+use crate::facts::{self, Asking};
+use crate::holds::{self, Reserved, Wanted};
+use crate::view::{EffectView, StoredRequest};
+use crate::writer::{Step, Tx};
+use crate::{Store, row};
+
+const ADMIT: Step = Step::new("admit an effect").failing_at("before_commit", "after_commit");
+const AUDIT: Step = Step::new("record a refusal");
+
+/// What is asked, planned and prepared: everything that an effect is made of.
+#[derive(Clone, Debug)]
+pub struct NewEffect {
+    /// The invocation's id, fresh.
+    pub invocation: InvocationId,
+    /// The effect's id, fresh.
+    pub effect: EffectId,
+    /// Who asks.
+    pub caller: CallerName,
+    /// For what.
+    pub action: ActionName,
+    /// Identity: keys, fingerprint, retry.
+    pub asked: Asked,
+    /// What is acted on.
+    pub subject: Option<String>,
+    /// What limits with a resource prefix look at.
+    pub resource: Option<String>,
+    /// What it takes of limits.
+    pub impact: Option<Impact>,
+    /// The key that the provider deduplicates on.
+    pub provider_key: String,
+    /// Until when the provider deduplicates, if it does.
+    pub replay_until: Option<Timestamp>,
+    /// Whether the provider can be asked what happened.
+    pub can_read_back: bool,
+    /// What the adapter needs for a look, as JSON: input and headers, never a credential.
+    pub memory: String,
+    /// What would be sent, without the credential.
+    pub request: StoredRequest,
+    /// Parks it for a person, for at most this long.
+    pub approval: Option<Duration>,
+    /// Effects that must have these outcomes.
+    pub depends_on: Vec<(EffectId, Outcome)>,
+    /// The effect that this one undoes.
+    pub compensates: Option<EffectId>,
+    /// The fault drill that it is sent under.
+    pub drill: Option<String>,
+    /// `proxy` or `api`.
+    pub listener: &'static str,
+}
+
+/// What became of the question.
+#[derive(Debug)]
+pub enum Admitted {
+    /// New, recorded, claimed, durable: it may be sent once.
+    Granted {
+        /// The right to send.
+        permit: DispatchPermit,
+        /// The effect as it was committed.
+        effect: EffectView,
+    },
+    /// It is there already; nothing was written.
+    Repeat(EffectView),
+    /// No. An audit row was written; the key stays free.
+    Refused(Refusal),
+    /// New, recorded, and waiting for a person: nothing is held and nothing claimed.
+    Parked(EffectView),
+}
+
+/// A refusal for the audit, said before an admission was tried.
+#[derive(Clone, Debug)]
+pub struct RefusedRequest {
+    /// Who asked.
+    pub caller: CallerName,
+    /// For what, if that was known.
+    pub action: Option<ActionName>,
+    /// The answer.
+    pub refusal: Refusal,
+}
+
+/// The same inside the transaction, before the commit.
+enum Inside {
+    Granted { claimed: Claimed, effect: EffectView },
+    Repeat(EffectView),
+    Refused(Refusal),
+    Parked(EffectView),
+}
+
+impl Store {
+    /// Decides over what the record holds and, if it is new and there is room, claims its one dispatch. Returns
+    /// after the commit: a permit is handed out for nothing less.
+    ///
+    /// # Errors
+    /// [`StoreError::Overloaded`] when too many admissions wait; otherwise the record could not be written.
+    /// Nothing may be sent on any error.
+    pub async fn admit(&self, new: NewEffect, now: Timestamp) -> Result<Admitted, StoreError> {
+        let waiting_max = self.inner.queue_capacity;
+        let inside = self.inner.writer.write(ADMIT, waiting_max, move |tx| admit(tx, &new, now)).await?;
+        Ok(match inside {
+            Inside::Granted { claimed, effect } => {
+                Admitted::Granted { permit: DispatchPermit::of_committed(claimed), effect }
+            }
+            Inside::Repeat(effect) => Admitted::Repeat(effect),
+            Inside::Refused(refusal) => Admitted::Refused(refusal),
+            Inside::Parked(effect) => Admitted::Parked(effect),
+        })
+    }
+
+    /// Whether this is a repeat, without the writer: a repeat that is found here is one, a repeat that is not
+    /// found here is still found by [`Store::admit`].
+    ///
+    /// # Errors
+    /// The record could not be read.
+    pub async fn find_repeat(
+        &self,
+        caller: CallerName,
+        action: ActionName,
+        asked: Asked,
+        subject: Option<String>,
+        now: Timestamp,
+    ) -> Result<Option<EffectView>, StoreError> {
+        let look = move |connection: &rusqlite::Connection| {
+            let asking =
+                Asking { caller: &caller, action: &action, asked: &asked, subject: subject.as_deref() };
+            match decide(&asked, &facts::read(connection, &asking, now)?, now) {
+                Decision::Repeat(id) => Ok(row::by_id(connection, &id)?.map(|effect| effect.view)),
+                Decision::New { .. } | Decision::Refuse(_) => Ok(None),
+            }
+        };
+        self.inner.reader.read("look for a repeat", look).await
+    }
+
+    /// Records that something was refused before an admission was tried. Does not occupy the key.
+    ///
+    /// # Errors
+    /// The record could not be written; the refusal stands all the same.
+    pub async fn audit_refusal(&self, refused: RefusedRequest, now: Timestamp) -> Result<(), StoreError> {
+        let waiting_max = self.inner.queue_capacity;
+        let verb = move |tx: &mut Tx<'_>| {
+            refusal_event(tx, &refused.caller, refused.action.as_ref(), &refused.refusal, now)
+        };
+        self.inner.writer.write(AUDIT, waiting_max, verb).await
+    }
+}
+
+fn admit(tx: &mut Tx<'_>, new: &NewEffect, now: Timestamp) -> Result<Inside, Fault> {
+    let asking = Asking {
+        caller: &new.caller,
+        action: &new.action,
+        asked: &new.asked,
+        subject: new.subject.as_deref(),
+    };
+    let retry_of = match decide(&new.asked, &facts::read(tx.connection, &asking, now)?, now) {
+        Decision::New { retry_of } => retry_of,
+        Decision::Repeat(id) => {
+            let effect = row::by_id(tx.connection, &id)?.ok_or(Fault::Gone { effect: id })?;
+            return Ok(Inside::Repeat(effect.view));
+        }
+        Decision::Refuse(refusal) => return refused(tx, new, refusal, now),
+    };
+    if let Some(refusal) = unmet(tx, new)? {
+        return refused(tx, new, refusal, now);
+    }
+    // Room is looked at before anything is written, so that a refusal leaves nothing behind but its audit row.
+    let wanted =
+        Wanted { action: &new.action, resource: new.resource.as_deref(), impact: new.impact.as_ref() };
+    let parked = new.approval.map(|lapse| (ApprovalId::from_ulid(&tx.fresh_ulid(now)), now.plus(lapse)));
+    if parked.is_none()
+        && let Reserved::NoRoom(refusal) = holds::room(tx, &wanted, now)?
+    {
+        return refused(tx, new, refusal, now);
+    }
+    let key = insert(tx, new, retry_of.as_ref(), parked.as_ref(), now)?;
+    let Some((approval, expires_at)) = parked else { return claim_new(tx, key, new, &wanted, now) };
+    ask(tx, key, new, &approval, expires_at, now)?;
+    Ok(Inside::Parked(stored(tx, new)?))
+}
+
+/// Holds, attempt, event. Crash window: until the commit returns, no permit exists and no byte can leave; from
+/// then on a crash leaves a row that says `dispatching` with no living owner, which the sweep calls unknown.
+fn claim_new(
+    tx: &mut Tx<'_>,
+    key: i64,
+    new: &NewEffect,
+    wanted: &Wanted<'_>,
+    now: Timestamp,
+) -> Result<Inside, Fault> {
+    holds::take(tx, key, wanted)?;
+    let attempt = tx.begin_dispatch(key, &new.effect, now)?;
+    admitted_event(tx, "admitted", "dispatching", new, now)?;
+    let effect = stored(tx, new)?;
+    let claimed = tx.setting.living.claim(new.effect.clone(), attempt);
+    Ok(Inside::Granted { claimed, effect })
+}
+
+fn ask(
+    tx: &mut Tx<'_>,
+    key: i64,
+    new: &NewEffect,
+    approval: &ApprovalId,
+    expires_at: Timestamp,
+    now: Timestamp,
+) -> Result<(), Fault> {
+    let what = new.impact.as_ref().map_or_else(String::new, |impact| format!(": {impact}"));
+    tx.connection
+        .prepare_cached(
+            "INSERT INTO approval (id, effect, caller, title, asked_at, expires_at, status)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, 'pending')",
+        )?
+        .execute(params![
+            approval.as_str(),
+            key,
+            new.caller.as_str(),
+            format!("{}{what}", new.action),
+            now.0,
+            expires_at.0
+        ])?;
+    admitted_event(tx, "parked", "awaiting_approval", new, now)
+}
+
+fn stored(tx: &Tx<'_>, new: &NewEffect) -> Result<EffectView, Fault> {
+    let effect = row::by_id(tx.connection, &new.effect)?;
+    effect.map(|effect| effect.view).ok_or_else(|| Fault::Gone { effect: new.effect.clone() })
+}
+
+fn refused(tx: &mut Tx<'_>, new: &NewEffect, refusal: Refusal, now: Timestamp) -> Result<Inside, Fault> {
+    refusal_event(tx, &new.caller, Some(&new.action), &refusal, now)?;
+    Ok(Inside::Refused(refusal))
+}
+
+fn refusal_event(
+    tx: &mut Tx<'_>,
+    caller: &CallerName,
+    action: Option<&ActionName>,
+    refusal: &Refusal,
+    now: Timestamp,
+) -> Result<(), Fault> {
+    let in_the_way = refusal.effect.as_ref().map(EffectId::as_str);
+    tx.append(&Event {
+        at: now,
+        kind: "refused",
+        effect: None,
+        stage: None,
+        author: Some(caller.as_str()),
+        text: Some(&refusal.sentence),
+        detail: json!({
+            "action": action.map(ActionName::as_str), "code": refusal.code.word(), "in_the_way": in_the_way,
+        }),
+    })
+}
+
+fn admitted_event(
+    tx: &mut Tx<'_>,
+    kind: &'static str,
+    stage: &str,
+    new: &NewEffect,
+    now: Timestamp,
+) -> Result<(), Fault> {
+    let detail = json!({
+        "invocation": new.invocation.as_str(),
+        "action": new.action.as_str(),
+        "fingerprint": new.asked.fingerprint.as_str(),
+        "request": row::to_hex(&digest(&new.request)),
+        "provider_key": new.provider_key,
+        "amount": new.impact.as_ref().and_then(|impact| impact.amount),
+        "unit": new.impact.as_ref().map(|impact| impact.dimension.unit()),
+    });
+    let (effect, author) = (Some(&new.effect), Some(new.caller.as_str()));
+    tx.append(&Event { at: now, kind, effect, stage: Some(stage), author, text: None, detail })
+}
+
+/// A dependency is met by the named outcome and by nothing else: pending and unknown do not count.
+fn unmet(tx: &Tx<'_>, new: &NewEffect) -> Result<Option<Refusal>, Fault> {
+    for (on, needed) in &new.depends_on {
+        let found = row::by_id(tx.connection, on)?;
+        let outcome = found.map(|effect| effect.view.stage.outcome());
+        if outcome != Some(*needed) {
+            let stands = outcome.map_or("not in the record", Outcome::word);
+            return Ok(Some(holds::unmet(on, needed.word(), stands)));
+        }
+    }
+    let Some(undone) = &new.compensates else { return Ok(None) };
+    let sentence = format!("No effect {undone} is in the record to be compensated. Nothing was sent.");
+    Ok(row::by_id(tx.connection, undone)?.is_none().then(|| Refusal::new(Code::InvalidInput, sentence)))
+}
+
+fn insert(
+    tx: &Tx<'_>,
+    new: &NewEffect,
+    retry_of: Option<&InvocationId>,
+    parked: Option<&(ApprovalId, Timestamp)>,
+    now: Timestamp,
+) -> Result<i64, Fault> {
+    let impact = new.impact.as_ref();
+    let claimed = parked.is_none();
+    tx.connection
+        .prepare_cached(
+            "INSERT INTO effect (id, invocation, caller, action, listener, fingerprint, caller_key, declared_key,
+                 subject, resource, dimension, unit, amount, bound, provider_key, replay_until, can_read_back, target,
+                 request_digest, retry_of, compensates, drill, created_at, stage, approval, expires_at, claimed_at, run)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21,
+                 ?22, ?23, ?24, ?25, ?26, ?27, ?28)",
+        )?
+        .execute(params![
+            new.effect.as_str(),
+            new.invocation.as_str(),
+            new.caller.as_str(),
+            new.action.as_str(),
+            new.listener,
+            row::from_hex(&new.asked.fingerprint),
+            new.asked.caller_key.as_ref().map(|key| &key.text),
+            new.asked.declared_key,
+            new.subject,
+            new.resource,
+            impact.map(|impact| impact.dimension.word()),
+            impact.map(|impact| impact.dimension.unit()),
+            impact.and_then(|impact| impact.amount),
+            impact.map(|impact| impact.bound.word()),
+            new.provider_key,
+            new.replay_until.map(|at| at.0),
+            new.can_read_back,
+            target(&new.request),
+            digest(&new.request),
+            retry_of.map(InvocationId::as_str),
+            new.compensates.as_ref().map(EffectId::as_str),
+            new.drill,
+            now.0,
+            if claimed { "dispatching" } else { "awaiting_approval" },
+            parked.map(|(approval, _)| approval.as_str()),
+            parked.map(|(_, expires_at)| expires_at.0),
+            claimed.then_some(now.0),
+            claimed.then_some(tx.setting.run),
+        ])?;
+    let key = tx.connection.last_insert_rowid();
+    insert_beside(tx, key, new, retry_of)?;
+    Ok(key)
+}
+
+fn insert_beside(
+    tx: &Tx<'_>,
+    key: i64,
+    new: &NewEffect,
+    retry_of: Option<&InvocationId>,
+) -> Result<(), Fault> {
+    let request = &new.request;
+    tx.connection
+        .prepare_cached(
+            "INSERT INTO request (effect, method, url, headers, memory, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        )?
+        .execute(params![key, request.method, request.url, row::headers_to(&request.headers), new.memory, request.body])?;
+    for (on, outcome) in &new.depends_on {
+        tx.connection
+            .prepare_cached("INSERT OR IGNORE INTO dependency SELECT ?1, key, ?3 FROM effect WHERE id = ?2")?
+            .execute(params![key, on.as_str(), outcome.word()])?;
+    }
+    if let Some(retried) = retry_of {
+        tx.connection
+            .prepare_cached("UPDATE effect SET retried_by = ?2 WHERE invocation = ?1")?
+            .execute(params![retried.as_str(), new.invocation.as_str()])?;
+    }
+    Ok(())
+}
+
+impl Tx<'_> {
+    /// The one dispatch attempt of an effect. Its id is the effect's own, so that there cannot be two.
+    pub(crate) fn begin_dispatch(&self, effect: i64, id: &EffectId, now: Timestamp) -> Result<i64, Fault> {
+        let tail = id.as_str().trim_start_matches(EffectId::PREFIX);
+        self.connection
+            .prepare_cached(
+                "INSERT INTO attempt (id, effect, kind, run, started_at) VALUES (?1, ?2, 'dispatch', ?3, ?4)",
+            )?
+            .execute(params![AttemptId::from_ulid(tail).as_str(), effect, self.setting.run, now.0])?;
+        Ok(self.connection.last_insert_rowid())
+    }
+
+    /// A ULID of this moment, with SQLite's randomness.
+    pub(crate) fn fresh_ulid(&self, now: Timestamp) -> String {
+        let random: Option<[u8; 16]> = self
+            .connection
+            .prepare_cached("SELECT randomblob(16)")
+            .and_then(|mut statement| statement.query_row([], |row| row.get(0)).optional())
+            .ok()
+            .flatten();
+        let random = random.map_or(0, u128::from_be_bytes);
+        ulid::Ulid::from_parts(u64::try_from(now.0).unwrap_or(0), random).to_string()
+    }
+}
+
+/// What was prepared, for the receipt. The credential is not in it.
+fn digest(request: &StoredRequest) -> [u8; 32] {
+    let mut hasher = Sha256::new();
+    for part in
+        [request.method.as_bytes(), request.url.as_bytes(), row::headers_to(&request.headers).as_bytes()]
+    {
+        hasher.update((part.len() as u64).to_be_bytes());
+        hasher.update(part);
+    }
+    hasher.update(&request.body);
+    hasher.finalize().into()
+}
+
+/// Without the query: it may hold what the agent sent, and this outlives the body.
+fn target(request: &StoredRequest) -> String {
+    let url = request.url.split(['?', '#']).next().unwrap_or_default();
+    format!("{} {url}", request.method)
+}

@@ -1,0 +1,127 @@
+//! The right to send, as values. A permit exists only because a claim was committed; spending it gives the claim
+//! that the outcome is recorded with. Neither can be copied, so one committed claim is at most one send.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use oncegate_policy::id::EffectId;
+
+/// The right to send one effect's request once.
+#[must_use = "a permit that is dropped leaves an effect that the sweep will call unknown"]
+#[derive(Debug)]
+pub struct DispatchPermit {
+    claimed: Claimed,
+}
+
+/// A spent permit: what the outcome is recorded with.
+#[must_use = "a claim that is dropped leaves an effect that the sweep will call unknown"]
+#[derive(Debug)]
+pub struct Claim {
+    pub(crate) claimed: Claimed,
+}
+
+/// The right to send one effect's request again, once, under the provider's key.
+#[must_use = "a permit that is dropped leaves an open replay that the sweep will close"]
+#[derive(Debug)]
+pub struct ReplayPermit {
+    claimed: Claimed,
+}
+
+/// A spent replay permit.
+#[must_use = "a claim that is dropped leaves an open replay that the sweep will close"]
+#[derive(Debug)]
+pub struct ReplayClaim {
+    pub(crate) claimed: Claimed,
+}
+
+impl DispatchPermit {
+    /// Called once per committed claim, by the verbs that wait for the commit.
+    pub(crate) fn of_committed(claimed: Claimed) -> Self {
+        Self { claimed }
+    }
+
+    /// The effect that may be sent.
+    #[must_use]
+    pub fn effect(&self) -> &EffectId {
+        &self.claimed.effect
+    }
+
+    /// Gives the right up for the send that follows.
+    pub fn spend(self) -> Claim {
+        Claim { claimed: self.claimed }
+    }
+}
+
+impl Claim {
+    /// The effect that was sent.
+    #[must_use]
+    pub fn effect(&self) -> &EffectId {
+        &self.claimed.effect
+    }
+}
+
+impl ReplayPermit {
+    /// Called once per committed replay, by the verb that waits for the commit.
+    pub(crate) fn of_committed(claimed: Claimed) -> Self {
+        Self { claimed }
+    }
+
+    /// The effect that may be sent again.
+    #[must_use]
+    pub fn effect(&self) -> &EffectId {
+        &self.claimed.effect
+    }
+
+    /// Gives the right up for the send that follows.
+    pub fn spend(self) -> ReplayClaim {
+        ReplayClaim { claimed: self.claimed }
+    }
+}
+
+impl ReplayClaim {
+    /// The effect that was sent again.
+    #[must_use]
+    pub fn effect(&self) -> &EffectId {
+        &self.claimed.effect
+    }
+}
+
+/// One open attempt of this run.
+#[derive(Debug)]
+pub(crate) struct Claimed {
+    pub(crate) effect: EffectId,
+    pub(crate) attempt: i64,
+    _alive: Arc<Alive>,
+}
+
+/// Held by whoever holds the claim; gone when that one is gone, however it ended.
+#[derive(Debug)]
+struct Alive;
+
+/// Which attempts of this run somebody still holds. A claim whose holder panicked or was cancelled must not stay
+/// `dispatching` until the next start: the sweep asks here.
+#[derive(Debug, Default)]
+pub(crate) struct Living {
+    attempts: Mutex<HashMap<i64, Weak<Alive>>>,
+}
+
+impl Living {
+    /// Registers an attempt; called inside the transaction that inserts it, so that no sweep can come between.
+    pub(crate) fn claim(&self, effect: EffectId, attempt: i64) -> Claimed {
+        let alive = Arc::new(Alive);
+        let mut attempts = self.attempts.lock().unwrap_or_else(PoisonError::into_inner);
+        attempts.insert(attempt, Arc::downgrade(&alive));
+        Claimed { effect, attempt, _alive: alive }
+    }
+
+    /// Whether somebody still holds the attempt.
+    pub(crate) fn holds(&self, attempt: i64) -> bool {
+        let attempts = self.attempts.lock().unwrap_or_else(PoisonError::into_inner);
+        attempts.get(&attempt).is_some_and(|alive| alive.strong_count() > 0)
+    }
+
+    /// Forgets an attempt that ended.
+    pub(crate) fn forget(&self, attempt: i64) {
+        self.attempts.lock().unwrap_or_else(PoisonError::into_inner).remove(&attempt);
+    }
+}

@@ -1,0 +1,137 @@
+//! What can go wrong, each with the step at which it did.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use oncegate_policy::id::EffectId;
+
+/// Why a verb did nothing. A refusal is not here: it is an ordinary answer.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// A statement of the verb failed; its transaction was rolled back.
+    #[error("the store could not {step}")]
+    Failed {
+        /// The verb, as words that follow "could not".
+        step: &'static str,
+        /// The cause.
+        #[source]
+        fault: Fault,
+    },
+    /// The verb was done and its commit failed: nothing of it is there.
+    #[error("the store could not make durable what it did to {step}")]
+    Commit {
+        /// The verb.
+        step: &'static str,
+        /// Shared by everything that was in the same commit.
+        #[source]
+        source: Arc<rusqlite::Error>,
+    },
+    /// As many admissions as the queue may hold are waiting. Nothing was recorded.
+    #[error("too much is waiting to be recorded")]
+    Overloaded,
+    /// The store is being closed, or its thread has ended.
+    #[error("the store is closed")]
+    Closed,
+}
+
+/// The cause inside a verb.
+#[derive(Debug, thiserror::Error)]
+pub enum Fault {
+    /// SQLite said no: a constraint, a full disk, a damaged file.
+    #[error("the database refused")]
+    Database(#[from] rusqlite::Error),
+    /// A row that this version cannot read.
+    #[error("a stored {what} cannot be read: {found}")]
+    Unreadable {
+        /// Which value.
+        what: &'static str,
+        /// What stands there.
+        found: String,
+    },
+    /// A claim whose effect is not where a claim can be.
+    #[error("effect {effect} is in stage {stage}")]
+    OutOfOrder {
+        /// The effect.
+        effect: EffectId,
+        /// Where it stands.
+        stage: &'static str,
+    },
+    /// No such effect, although a claim for it is held.
+    #[error("effect {effect} is not in the record")]
+    Gone {
+        /// The effect.
+        effect: EffectId,
+    },
+}
+
+/// Why the database was not opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Another process uses it.
+    #[error("another oncegate already runs on {}: stop it first, or use another [store] path", path.display())]
+    Locked {
+        /// The database.
+        path: PathBuf,
+    },
+    /// A file could not be made or opened.
+    #[error("cannot {step} {}", path.display())]
+    File {
+        /// `create`, `lock`.
+        step: &'static str,
+        /// Which file.
+        path: PathBuf,
+        /// The cause.
+        #[source]
+        source: std::io::Error,
+    },
+    /// There is no such database, or it was never opened by a sidecar.
+    #[error("{} is not an oncegate database", path.display())]
+    NotADatabase {
+        /// Which file.
+        path: PathBuf,
+    },
+    /// The file was written by a later version.
+    #[error("{} has schema version {found}, this oncegate knows {known}: use the newer oncegate", path.display())]
+    Newer {
+        /// Which file.
+        path: PathBuf,
+        /// Its version.
+        found: i64,
+        /// The latest that this program knows.
+        known: i64,
+    },
+    /// The file is of an earlier version, and this is only a reader.
+    #[error("{} has schema version {found}, this oncegate needs {known}: start the sidecar once to upgrade it", path.display())]
+    Older {
+        /// Which file.
+        path: PathBuf,
+        /// Its version.
+        found: i64,
+        /// The version that this program reads.
+        known: i64,
+    },
+    /// A setting that durability rests on could not be made.
+    #[error("{} runs with {setting} = {found}, which does not keep what it is told", path.display())]
+    Unsafe {
+        /// Which file.
+        path: PathBuf,
+        /// The pragma.
+        setting: &'static str,
+        /// What it is.
+        found: String,
+    },
+    /// A statement failed on the way.
+    #[error("cannot {step} the database {}", path.display())]
+    Database {
+        /// `open`, `configure`, `upgrade`.
+        step: &'static str,
+        /// Which file.
+        path: PathBuf,
+        /// The cause.
+        #[source]
+        source: rusqlite::Error,
+    },
+    /// A thread could not be started.
+    #[error("cannot start a thread for the store")]
+    Thread(#[source] std::io::Error),
+}

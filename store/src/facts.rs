@@ -1,0 +1,148 @@
+//! What the record holds that could be in the way of a request: the input of `policy::admission::decide`.
+
+use std::time::Duration;
+
+use oncegate_policy::action::ActionName;
+use oncegate_policy::admission::{Asked, Facts, Known, Standing};
+use oncegate_policy::caller::CallerName;
+use oncegate_policy::id::{EffectId, InvocationId};
+use oncegate_policy::time::Timestamp;
+use rusqlite::{Connection, OptionalExtension, Params, Row};
+
+use crate::error::Fault;
+use crate::row::{self, Columns};
+
+/// How many earlier identical requests are looked at for one that still counts. Open ones are found whatever
+/// their number; this bounds the work for an action that is asked again and again under chosen keys.
+const IDENTICAL_MAX: usize = 32;
+
+/// Who asks for what.
+pub(crate) struct Asking<'a> {
+    pub(crate) caller: &'a CallerName,
+    pub(crate) action: &'a ActionName,
+    pub(crate) asked: &'a Asked,
+    pub(crate) subject: Option<&'a str>,
+}
+
+/// Reads the facts. In the write transaction they cannot change before the claim; on a reader's connection they
+/// are good for recognising a repeat, and only for that.
+pub(crate) fn read(connection: &Connection, asking: &Asking<'_>, now: Timestamp) -> Result<Facts, Fault> {
+    let (action, asked) = (asking.action.as_str(), asking.asked);
+    let by_caller_key = match &asked.caller_key {
+        Some(key) => known(
+            connection,
+            "WHERE caller = ?1 AND action = ?2 AND caller_key = ?3",
+            [asking.caller.as_str(), action, &key.text],
+        )?,
+        None => None,
+    };
+    let by_declared_key = match &asked.declared_key {
+        Some(key) => known(
+            connection,
+            "WHERE action = ?1 AND declared_key = ?2 ORDER BY key DESC LIMIT 1",
+            [action, key.as_str()],
+        )?,
+        None => None,
+    };
+    let open_on_subject = match asking.subject {
+        Some(subject) => known(
+            connection,
+            "WHERE action = ?1 AND subject = ?2 AND subject IS NOT NULL
+                 AND stage IN ('ready', 'dispatching', 'reconciling') ORDER BY key LIMIT 1",
+            [action, subject],
+        )?,
+        None => None,
+    };
+    let retry_target = match &asked.retry_of {
+        Some(named) => known(connection, "WHERE invocation = ?1 AND action = ?2", [named.as_str(), action])?,
+        None => None,
+    };
+    Ok(Facts {
+        by_caller_key,
+        by_declared_key,
+        by_fingerprint: identical(connection, asking, now)?,
+        open_on_subject,
+        retry_target,
+        halted: halted(connection)?,
+    })
+}
+
+/// Of all identical requests the one that counts most: one that is open, else one that succeeded within
+/// `identical_within`, else the latest. The latest alone would forget an unknown behind a later failure.
+fn identical(connection: &Connection, asking: &Asking<'_>, now: Timestamp) -> Result<Option<Known>, Fault> {
+    let (action, fingerprint) = (asking.action.as_str(), row::from_hex(&asking.asked.fingerprint));
+    let open = known(
+        connection,
+        "WHERE fingerprint = ?2 AND action = ?1
+             AND stage IN ('awaiting_approval', 'ready', 'dispatching', 'reconciling') ORDER BY key LIMIT 1",
+        (action, fingerprint),
+    )?;
+    if open.is_some() {
+        return Ok(open);
+    }
+    let mut latest = None;
+    let mut statement = connection.prepare_cached(&format!(
+        "{KNOWN} WHERE fingerprint = ?2 AND action = ?1 ORDER BY key DESC LIMIT {IDENTICAL_MAX}"
+    ))?;
+    let mut rows = statement.query((action, fingerprint))?;
+    while let Some(found) = rows.next()? {
+        let found = read_known(found)?;
+        if counts_still(&found, asking.asked.identical_within, now) {
+            return Ok(Some(found));
+        }
+        latest = latest.or(Some(found));
+    }
+    Ok(latest)
+}
+
+fn counts_still(known: &Known, within: Duration, now: Timestamp) -> bool {
+    match known.standing {
+        Standing::Succeeded(at) => now.since(at) < within,
+        Standing::AwaitingApproval
+        | Standing::InFlight
+        | Standing::Unknown
+        | Standing::Failed
+        | Standing::Rejected => false,
+    }
+}
+
+/// Why all writes are stopped, when they are.
+pub(crate) fn halted(connection: &Connection) -> Result<Option<String>, Fault> {
+    let mut statement = connection.prepare_cached("SELECT reason FROM halt WHERE lifted_at IS NULL")?;
+    Ok(statement.query_row([], |found| found.get(0)).optional()?)
+}
+
+const KNOWN: &str =
+    "SELECT id, invocation, fingerprint, stage, result, settled_at, retried_by IS NOT NULL FROM effect";
+
+fn known(connection: &Connection, rest: &str, params: impl Params) -> Result<Option<Known>, Fault> {
+    let mut statement = connection.prepare_cached(&format!("{KNOWN} {rest}"))?;
+    statement.query_row(params, |found| Ok(read_known(found))).optional()?.transpose()
+}
+
+fn read_known(found: &Row<'_>) -> Result<Known, Fault> {
+    let columns = &mut Columns::of(found);
+    Ok(Known {
+        effect: columns.word("effect id", EffectId::parse)?,
+        invocation: columns.word("invocation id", InvocationId::parse)?,
+        fingerprint: row::fingerprint(&row::to_hex(&columns.next::<[u8; 32]>()?))?,
+        standing: standing(columns)?,
+        retried: columns.next()?,
+    })
+}
+
+fn standing(columns: &mut Columns<'_>) -> Result<Standing, Fault> {
+    let stage: String = columns.next()?;
+    let result: Option<String> = columns.next()?;
+    let settled_at = columns.time()?;
+    let standing = match (stage.as_str(), result.as_deref(), settled_at) {
+        ("awaiting_approval", None, None) => Some(Standing::AwaitingApproval),
+        ("ready" | "dispatching", None, None) => Some(Standing::InFlight),
+        ("reconciling", None, None) => Some(Standing::Unknown),
+        ("settled", Some("confirmed" | "acknowledged"), Some(at)) => Some(Standing::Succeeded(at)),
+        ("settled", Some("failed"), Some(_)) => Some(Standing::Failed),
+        ("rejected", None, None) => Some(Standing::Rejected),
+        _ => None,
+    };
+    standing.ok_or(Fault::Unreadable { what: "stage", found: stage })
+}

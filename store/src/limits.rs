@@ -1,0 +1,349 @@
+//! Limits: declared in the configuration, counted here.
+
+use oncegate_policy::action::ActionName;
+use oncegate_policy::id::LimitId;
+use oncegate_policy::impact::Dimension;
+use oncegate_policy::limit::{Limit, Period};
+use oncegate_policy::time::Timestamp;
+use rusqlite::{Connection, Params, Row, params};
+use serde_json::{Value, json};
+
+use crate::Store;
+use crate::error::{Fault, StoreError};
+use crate::events::Event;
+use crate::holds;
+use crate::row::Columns;
+use crate::view::Exposure;
+use crate::writer::{Step, Tx};
+
+const SYNC: Step = Step::new("take over the declared limits");
+const CREATE: Step = Step::new("make a limit");
+const CHANGE: Step = Step::new("change a limit");
+const ARCHIVE: Step = Step::new("archive a limit");
+
+/// A limit with its counters.
+pub(crate) struct LimitRow {
+    pub(crate) key: i64,
+    pub(crate) id: LimitId,
+    pub(crate) limit: Limit,
+    pub(crate) reserved: i64,
+    pub(crate) unknown_exposure: i64,
+    pub(crate) archived_at: Option<Timestamp>,
+}
+
+/// What became of a new limit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CreatedLimit {
+    /// It counts from now on.
+    Created(Exposure),
+    /// The very same limit is there already: a client that lost its answer gets it again.
+    Exists(Exposure),
+    /// Another limit has this name.
+    NameTaken(Exposure),
+}
+
+/// What became of a change to a limit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ChangedLimit {
+    /// It is so from now on.
+    Changed(Exposure),
+    /// Another limit has this name.
+    NameTaken,
+    /// There is no such limit, or it is archived.
+    Missing,
+}
+
+impl Store {
+    /// Makes the limits those that are declared. One that is declared no more is archived and its holds still settle;
+    /// lowering one frees nothing. Returns each difference in words.
+    ///
+    /// # Errors
+    /// The record could not be written: the limits are as before.
+    pub async fn sync_limits(&self, limits: Vec<Limit>, now: Timestamp) -> Result<Vec<String>, StoreError> {
+        self.inner.writer.write(SYNC, usize::MAX, move |tx| sync(tx, &limits, now)).await
+    }
+
+    /// Makes a limit.
+    ///
+    /// # Errors
+    /// The record could not be written.
+    pub async fn create_limit(&self, limit: Limit, now: Timestamp) -> Result<CreatedLimit, StoreError> {
+        let verb = move |tx: &mut Tx<'_>| {
+            if let Some(there) = by_name(tx.connection, &limit.name)? {
+                let same = there.limit == limit;
+                let exposure = exposure(tx.connection, there, now)?;
+                return Ok(if same {
+                    CreatedLimit::Exists(exposure)
+                } else {
+                    CreatedLimit::NameTaken(exposure)
+                });
+            }
+            insert(tx, &limit, now)?;
+            let made = by_name(tx.connection, &limit.name)?.ok_or_else(|| gone(&limit.name))?;
+            Ok(CreatedLimit::Created(exposure(tx.connection, made, now)?))
+        };
+        self.inner.writer.write(CREATE, usize::MAX, verb).await
+    }
+
+    /// Renames a limit or changes its amount. Lowering frees nothing.
+    ///
+    /// # Errors
+    /// The record could not be written.
+    pub async fn change_limit(
+        &self,
+        id: &LimitId,
+        name: Option<String>,
+        amount: Option<i64>,
+        now: Timestamp,
+    ) -> Result<ChangedLimit, StoreError> {
+        let id = id.clone();
+        let verb = move |tx: &mut Tx<'_>| {
+            let Some(there) = by_id(tx.connection, &id)?.filter(|row| row.archived_at.is_none()) else {
+                return Ok(ChangedLimit::Missing);
+            };
+            let mut changed = there.limit.clone();
+            changed.name = name.unwrap_or(changed.name);
+            changed.amount = amount.unwrap_or(changed.amount);
+            if by_name(tx.connection, &changed.name)?.is_some_and(|named| named.key != there.key) {
+                return Ok(ChangedLimit::NameTaken);
+            }
+            if changed != there.limit {
+                update(tx, &there, &changed, now)?;
+            }
+            let there = by_key(tx.connection, there.key)?;
+            Ok(ChangedLimit::Changed(exposure(tx.connection, there, now)?))
+        };
+        self.inner.writer.write(CHANGE, usize::MAX, verb).await
+    }
+
+    /// Takes a limit out of use. Its holds still settle. `None` when there is no such limit.
+    ///
+    /// # Errors
+    /// The record could not be written.
+    pub async fn archive_limit(&self, id: &LimitId, now: Timestamp) -> Result<Option<Exposure>, StoreError> {
+        let id = id.clone();
+        let verb = move |tx: &mut Tx<'_>| {
+            let Some(there) = by_id(tx.connection, &id)? else { return Ok(None) };
+            if there.archived_at.is_none() {
+                archive(tx, &there, now)?;
+            }
+            let there = by_key(tx.connection, there.key)?;
+            Ok(Some(exposure(tx.connection, there, now)?))
+        };
+        self.inner.writer.write(ARCHIVE, usize::MAX, verb).await
+    }
+}
+
+fn sync(tx: &mut Tx<'_>, declared: &[Limit], now: Timestamp) -> Result<Vec<String>, Fault> {
+    let mut differences = Vec::new();
+    for row in active(tx.connection)? {
+        let kept = declared
+            .iter()
+            .any(|limit| limit.name == row.limit.name && limit.dimension == row.limit.dimension);
+        if !kept {
+            differences
+                .push(format!("limit {} is archived; {} is still held on it", row.limit.name, row.reserved));
+            archive(tx, &row, now)?;
+        }
+    }
+    for limit in declared {
+        match by_name(tx.connection, &limit.name)? {
+            Some(row) if row.limit == *limit => {}
+            Some(row) => {
+                differences.push(format!(
+                    "limit {} was {}, is {}",
+                    limit.name,
+                    said(&row.limit),
+                    said(limit)
+                ));
+                update(tx, &row, limit, now)?;
+            }
+            None => match archived(tx.connection, limit)? {
+                // Declared again: what was consumed and held under it still counts.
+                Some(row) => {
+                    differences.push(format!("limit {} is back: {}", limit.name, said(limit)));
+                    update(tx, &row, limit, now)?;
+                }
+                None => {
+                    differences.push(format!("limit {} is new: {}", limit.name, said(limit)));
+                    insert(tx, limit, now)?;
+                }
+            },
+        }
+    }
+    Ok(differences)
+}
+
+fn said(limit: &Limit) -> String {
+    let action = limit.action.as_ref().map_or_else(String::new, |action| format!(" for {action}"));
+    let prefix = limit.resource_prefix.as_ref().map_or_else(String::new, |prefix| format!(" under {prefix}"));
+    format!("{} {} per {}{action}{prefix}", limit.amount, limit.dimension.unit(), limit.period.word())
+}
+
+fn insert(tx: &mut Tx<'_>, limit: &Limit, now: Timestamp) -> Result<(), Fault> {
+    let id = LimitId::from_ulid(&tx.fresh_ulid(now));
+    tx.connection
+        .prepare_cached(
+            "INSERT INTO impact_limit (id, name, dimension, unit, period, amount, action, resource_prefix, created_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+        )?
+        .execute(params![
+            id.as_str(),
+            limit.name,
+            limit.dimension.word(),
+            limit.dimension.unit(),
+            limit.period.word(),
+            limit.amount,
+            limit.action.as_ref().map(ActionName::as_str),
+            limit.resource_prefix,
+            now.0
+        ])?;
+    event(tx, "limit_made", &id, limit_json(limit), now)
+}
+
+fn update(tx: &mut Tx<'_>, row: &LimitRow, limit: &Limit, now: Timestamp) -> Result<(), Fault> {
+    tx.connection
+        .prepare_cached(
+            "UPDATE impact_limit SET name = ?2, period = ?3, amount = ?4, action = ?5, resource_prefix = ?6,
+                 archived_at = NULL WHERE key = ?1",
+        )?
+        .execute(params![
+            row.key,
+            limit.name,
+            limit.period.word(),
+            limit.amount,
+            limit.action.as_ref().map(ActionName::as_str),
+            limit.resource_prefix
+        ])?;
+    if limit.period != row.limit.period && limit.period != Period::Day {
+        recount(tx.connection, row.key, limit.period)?;
+    }
+    event(tx, "limit_changed", &row.id, limit_json(limit), now)
+}
+
+/// Another period: its counters are built from the days, which are always kept.
+fn recount(connection: &Connection, limit: i64, period: Period) -> Result<(), Fault> {
+    connection.execute(
+        "DELETE FROM consumption WHERE limit_key = ?1 AND period = ?2",
+        params![limit, period.word()],
+    )?;
+    let mut statement = connection
+        .prepare("SELECT period_start, amount FROM consumption WHERE limit_key = ?1 AND period = 'day'")?;
+    let days: Vec<(i64, i64)> =
+        statement.query_map([limit], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<Result<_, _>>()?;
+    for (day, amount) in days {
+        holds::add_consumption(connection, limit, period, period.start(Timestamp(day)), amount)?;
+    }
+    Ok(())
+}
+
+fn archive(tx: &mut Tx<'_>, row: &LimitRow, now: Timestamp) -> Result<(), Fault> {
+    tx.connection
+        .prepare_cached("UPDATE impact_limit SET archived_at = ?2 WHERE key = ?1")?
+        .execute(params![row.key, now.0])?;
+    event(tx, "limit_archived", &row.id, json!({ "name": row.limit.name, "reserved": row.reserved }), now)
+}
+
+fn event(
+    tx: &mut Tx<'_>,
+    kind: &'static str,
+    id: &LimitId,
+    mut detail: Value,
+    now: Timestamp,
+) -> Result<(), Fault> {
+    if let Some(members) = detail.as_object_mut() {
+        members.insert("limit".to_owned(), id.as_str().into());
+    }
+    tx.append(&Event { at: now, kind, effect: None, stage: None, author: None, text: None, detail })
+}
+
+fn limit_json(limit: &Limit) -> Value {
+    json!({
+        "name": limit.name,
+        "dimension": limit.dimension.word(),
+        "unit": limit.dimension.unit(),
+        "period": limit.period.word(),
+        "amount": limit.amount,
+        "action": limit.action.as_ref().map(ActionName::as_str),
+        "resource_prefix": limit.resource_prefix,
+    })
+}
+
+const COLUMNS: &str =
+    "SELECT key, id, name, dimension, unit, period, amount, action, resource_prefix, reserved,
+    unknown_exposure, archived_at FROM impact_limit";
+
+/// The limits in use of one dimension.
+pub(crate) fn of_dimension(connection: &Connection, dimension: &Dimension) -> Result<Vec<LimitRow>, Fault> {
+    let rest = "WHERE archived_at IS NULL AND dimension = ?1 AND unit = ?2 ORDER BY key";
+    many(connection, rest, [dimension.word(), dimension.unit()])
+}
+
+/// One limit, in use or not.
+pub(crate) fn by_key(connection: &Connection, key: i64) -> Result<LimitRow, Fault> {
+    many(connection, "WHERE key = ?1", [key])?.pop().ok_or_else(|| gone(&key.to_string()))
+}
+
+/// Every limit, archived ones last.
+pub(crate) fn exposures(connection: &Connection, now: Timestamp) -> Result<Vec<Exposure>, Fault> {
+    let rows = many(connection, "ORDER BY archived_at IS NOT NULL, name, key", [])?;
+    rows.into_iter().map(|row| exposure(connection, row, now)).collect()
+}
+
+fn active(connection: &Connection) -> Result<Vec<LimitRow>, Fault> {
+    many(connection, "WHERE archived_at IS NULL ORDER BY key", [])
+}
+
+fn by_name(connection: &Connection, name: &str) -> Result<Option<LimitRow>, Fault> {
+    Ok(many(connection, "WHERE archived_at IS NULL AND name = ?1", [name])?.pop())
+}
+
+fn by_id(connection: &Connection, id: &LimitId) -> Result<Option<LimitRow>, Fault> {
+    Ok(many(connection, "WHERE id = ?1", [id.as_str()])?.pop())
+}
+
+/// The archived limit that this declaration continues, if there is one.
+fn archived(connection: &Connection, limit: &Limit) -> Result<Option<LimitRow>, Fault> {
+    let rest = "WHERE archived_at IS NOT NULL AND name = ?1 AND dimension = ?2 AND unit = ?3
+        ORDER BY archived_at DESC, key DESC LIMIT 1";
+    Ok(many(connection, rest, [limit.name.as_str(), limit.dimension.word(), limit.dimension.unit()])?.pop())
+}
+
+fn many(connection: &Connection, rest: &str, params: impl Params) -> Result<Vec<LimitRow>, Fault> {
+    let mut statement = connection.prepare_cached(&format!("{COLUMNS} {rest}"))?;
+    let mut rows = statement.query(params)?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        found.push(limit_row(row)?);
+    }
+    Ok(found)
+}
+
+fn limit_row(row: &Row<'_>) -> Result<LimitRow, Fault> {
+    let columns = &mut Columns::of(row);
+    Ok(LimitRow {
+        key: columns.next()?,
+        id: columns.word("limit id", LimitId::parse)?,
+        limit: Limit {
+            name: columns.next()?,
+            dimension: Dimension::from_words(&columns.next::<String>()?, &columns.next::<String>()?),
+            period: columns.word("period", Period::parse)?,
+            amount: columns.next()?,
+            action: columns.maybe("action", ActionName::parse)?,
+            resource_prefix: columns.next()?,
+        },
+        reserved: columns.next()?,
+        unknown_exposure: columns.next()?,
+        archived_at: columns.time()?,
+    })
+}
+
+fn exposure(connection: &Connection, row: LimitRow, now: Timestamp) -> Result<Exposure, Fault> {
+    let usage = holds::usage(connection, &row, now)?;
+    let period_start = row.limit.period.start(now);
+    Ok(Exposure { id: row.id, limit: row.limit, period_start, usage, archived_at: row.archived_at })
+}
+
+fn gone(name: &str) -> Fault {
+    Fault::Unreadable { what: "limit", found: name.to_owned() }
+}

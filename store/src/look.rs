@@ -1,0 +1,343 @@
+//! Looks: which are due, and what a finding does to an effect.
+
+use oncegate_policy::effect::{SettledResult, Stage, Verification};
+use oncegate_policy::id::{AttemptId, EffectId};
+use oncegate_policy::reconcile::{Finding, Looker, Settles, settles};
+use oncegate_policy::time::Timestamp;
+use rusqlite::{Connection, OptionalExtension, params};
+use serde_json::json;
+
+use crate::Store;
+use crate::error::{Fault, StoreError};
+use crate::holds::Ending;
+use crate::row::{self, Effect};
+use crate::settle::{End, Fact};
+use crate::view::EffectView;
+use crate::writer::{Step, Tx};
+
+const FIND: Step = Step::new("record a finding").failing_at("before_finding_commit", "after_finding_commit");
+
+/// An effect to look for, with what the adapter needs for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LookDue {
+    /// The effect.
+    pub effect: EffectView,
+    /// What was given as [`crate::admit::NewEffect::memory`].
+    pub memory: String,
+}
+
+/// What a finding did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// It settled the effect, or confirmed it.
+    Settled(EffectView),
+    /// It is kept as evidence; the effect is as unknown as before.
+    StillUnknown(EffectView),
+    /// Something else had settled the effect, or nothing was ever sent.
+    AlreadySettled(EffectView),
+    /// There is no such effect.
+    Missing,
+}
+
+impl Store {
+    /// Unknown effects whose look is due, the longest overdue first.
+    ///
+    /// # Errors
+    /// The record could not be read.
+    pub async fn due(&self, now: Timestamp, limit: usize) -> Result<Vec<LookDue>, StoreError> {
+        let look = move |connection: &Connection| {
+            let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+            let rest = "WHERE e.stage = 'reconciling' AND e.next_look_at IS NOT NULL AND e.next_look_at <= ?1
+                ORDER BY e.next_look_at LIMIT ?2";
+            with_memory(connection, row::many(connection, rest, [now.0, limit])?)
+        };
+        self.inner.reader.read("read which looks are due", look).await
+    }
+
+    /// Effects that the provider acknowledged, whose look that could confirm them has not been made.
+    ///
+    /// # Errors
+    /// The record could not be read.
+    pub async fn unconfirmed(&self, limit: usize) -> Result<Vec<LookDue>, StoreError> {
+        let look = move |connection: &Connection| {
+            let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+            let rest =
+                "WHERE e.key IN (SELECT effect FROM request) AND e.stage = 'settled' ORDER BY e.key LIMIT ?1";
+            with_memory(connection, row::many(connection, rest, [limit])?)
+        };
+        self.inner.reader.read("read what may be confirmed", look).await
+    }
+
+    /// One effect with its memory. `None` when there is no such effect, or its memory is erased because nothing is
+    /// left to look for.
+    ///
+    /// # Errors
+    /// The record could not be read.
+    pub async fn memory(&self, id: &EffectId) -> Result<Option<LookDue>, StoreError> {
+        let id = id.clone();
+        let look = move |connection: &Connection| {
+            let Some(effect) = row::by_id(connection, &id)? else { return Ok(None) };
+            Ok(with_memory(connection, vec![effect])?.pop())
+        };
+        self.inner.reader.read("read an effect's memory", look).await
+    }
+
+    /// When the next look is due, if any is.
+    ///
+    /// # Errors
+    /// The record could not be read.
+    pub async fn next_look(&self) -> Result<Option<Timestamp>, StoreError> {
+        let look = |connection: &Connection| {
+            let mut statement = connection.prepare_cached(
+                "SELECT min(next_look_at) FROM effect WHERE stage = 'reconciling' AND next_look_at IS NOT NULL",
+            )?;
+            Ok(statement.query_row([], |found| found.get::<_, Option<i64>>(0))?.map(Timestamp))
+        };
+        self.inner.reader.read("read when the next look is due", look).await
+    }
+
+    /// What a look showed. Only a match or the provider's own failed record settles, and never `failed` for the
+    /// key that asked for the effect.
+    ///
+    /// # Errors
+    /// The record could not be written; the look is due again.
+    pub async fn apply_finding(
+        &self,
+        id: &EffectId,
+        finding: Finding,
+        looker: Looker,
+        now: Timestamp,
+    ) -> Result<Found, StoreError> {
+        let id = id.clone();
+        let verb = move |tx: &mut Tx<'_>| match row::by_id(tx.connection, &id)? {
+            None => Ok(Found::Missing),
+            Some(effect) => apply(tx, &effect, &finding, &looker, now),
+        };
+        self.inner.writer.write(FIND, usize::MAX, verb).await
+    }
+
+    /// What the look after a 2xx showed: a match makes `acknowledged` into `confirmed`; anything else is evidence.
+    ///
+    /// # Errors
+    /// The record could not be written; the effect stays acknowledged.
+    pub async fn confirm(
+        &self,
+        id: &EffectId,
+        finding: Finding,
+        now: Timestamp,
+    ) -> Result<Found, StoreError> {
+        let id = id.clone();
+        let verb = move |tx: &mut Tx<'_>| match row::by_id(tx.connection, &id)? {
+            None => Ok(Found::Missing),
+            Some(effect) => confirm(tx, &effect, &finding, now),
+        };
+        self.inner.writer.write(FIND, usize::MAX, verb).await
+    }
+}
+
+fn with_memory(connection: &Connection, effects: Vec<Effect>) -> Result<Vec<LookDue>, Fault> {
+    let mut statement = connection.prepare_cached("SELECT memory FROM request WHERE effect = ?1")?;
+    let mut due = Vec::with_capacity(effects.len());
+    for effect in effects {
+        if let Some(memory) = statement.query_row([effect.key], |found| found.get(0)).optional()? {
+            due.push(LookDue { effect: effect.view, memory });
+        }
+    }
+    Ok(due)
+}
+
+fn apply(
+    tx: &mut Tx<'_>,
+    effect: &Effect,
+    finding: &Finding,
+    looker: &Looker,
+    now: Timestamp,
+) -> Result<Found, Fault> {
+    let by = looker_word(looker);
+    match &effect.view.stage {
+        Stage::Reconciling { .. } => {}
+        // The dispatch is still on its way and will say more than any look; the finding is kept.
+        Stage::Dispatching { .. } => {
+            look_attempt(tx, effect, finding, by, now)?;
+            tx.note_fact(effect, fact(finding, &text(finding), by), now)?;
+            return Ok(Found::StillUnknown(tx.again(effect)?));
+        }
+        Stage::Settled(_) => {
+            look_attempt(tx, effect, finding, by, now)?;
+            note_after_the_end(tx, effect, finding, by, now)?;
+            return Ok(Found::AlreadySettled(tx.again(effect)?));
+        }
+        Stage::AwaitingApproval { .. } | Stage::Ready | Stage::Rejected(_) => {
+            return Ok(Found::AlreadySettled(effect.view.clone()));
+        }
+    }
+    look_attempt(tx, effect, finding, by, now)?;
+    let text = text(finding);
+    match settles(finding, looker, effect.view.caller.as_str()) {
+        Settles::Nothing => still_unknown(tx, effect, finding, looker, now),
+        Settles::Succeeded => {
+            let end = End {
+                result: SettledResult::Confirmed,
+                verification: Verification::Provider,
+                holds: Ending::Consumed,
+            };
+            tx.settled_response(effect, true, record(finding), now)?;
+            Ok(Found::Settled(tx.settle(effect, &end, fact(finding, &text, by), now)?))
+        }
+        Settles::Failed => {
+            let end = End {
+                result: SettledResult::Failed,
+                verification: Verification::Provider,
+                holds: Ending::Released,
+            };
+            tx.settled_response(effect, false, record(finding), now)?;
+            Ok(Found::Settled(tx.settle(effect, &end, fact(finding, &text, by), now)?))
+        }
+    }
+}
+
+/// Only the schedule's own looks move the schedule: a key that asks again and again must not put the look that
+/// may settle `failed` off (P8).
+fn still_unknown(
+    tx: &mut Tx<'_>,
+    effect: &Effect,
+    finding: &Finding,
+    looker: &Looker,
+    now: Timestamp,
+) -> Result<Found, Fault> {
+    match looker {
+        Looker::Schedule => {
+            let looks = effect.view.looks.saturating_add(1);
+            let next = effect.view.can_read_back.then(|| tx.setting.schedule.next(now, looks));
+            tx.connection
+                .prepare_cached("UPDATE effect SET looks = ?2, next_look_at = ?3 WHERE key = ?1")?
+                .execute(params![effect.key, looks, next.map(|at| at.0)])?;
+        }
+        Looker::Caller(_) => {}
+    }
+    tx.note_fact(effect, fact(finding, &text(finding), looker_word(looker)), now)?;
+    Ok(Found::StillUnknown(tx.again(effect)?))
+}
+
+fn confirm(tx: &mut Tx<'_>, effect: &Effect, finding: &Finding, now: Timestamp) -> Result<Found, Fault> {
+    let settlement = match &effect.view.stage {
+        Stage::Settled(settlement) => settlement,
+        Stage::Dispatching { .. } | Stage::Reconciling { .. } => {
+            return Ok(Found::StillUnknown(effect.view.clone()));
+        }
+        Stage::AwaitingApproval { .. } | Stage::Ready | Stage::Rejected(_) => {
+            return Ok(Found::AlreadySettled(effect.view.clone()));
+        }
+    };
+    let open = settlement.result == SettledResult::Acknowledged
+        && settlement.verification == Verification::Unverified;
+    look_attempt(tx, effect, finding, "schedule", now)?;
+    // Whatever the look showed, it has been made: nothing is left to remember the input for.
+    tx.forget_request(effect.key)?;
+    if !open || !matches!(finding, Finding::Matched { .. }) {
+        note_after_the_end(tx, effect, finding, "schedule", now)?;
+        return Ok(Found::AlreadySettled(tx.again(effect)?));
+    }
+    tx.connection
+        .prepare_cached("UPDATE effect SET result = 'confirmed', verification = 'provider' WHERE key = ?1")?
+        .execute([effect.key])?;
+    tx.confirmed(effect, fact(finding, &text(finding), "schedule"), now)?;
+    Ok(Found::Settled(tx.again(effect)?))
+}
+
+fn note_after_the_end(
+    tx: &mut Tx<'_>,
+    effect: &Effect,
+    finding: &Finding,
+    by: &str,
+    now: Timestamp,
+) -> Result<(), Fault> {
+    let outcome = effect.view.stage.outcome().word();
+    let contradicts = match finding {
+        Finding::Matched { .. } => outcome == "failed",
+        Finding::ProviderSaysFailed { .. } => outcome == "succeeded",
+        Finding::NoMatch { .. } | Finding::Unreadable { .. } => false,
+    };
+    let remark = if contradicts { "; this CONTRADICTS the recorded outcome, which stays" } else { "" };
+    let text = format!("after the effect was settled as {outcome}: {}{remark}", text(finding));
+    if contradicts {
+        tracing::error!(effect.id = %effect.view.id, outcome, found = %text, "a look contradicts the recorded outcome");
+    }
+    tx.note_fact(effect, fact(finding, &text, by), now)
+}
+
+fn look_attempt(
+    tx: &Tx<'_>,
+    effect: &Effect,
+    finding: &Finding,
+    by: &str,
+    now: Timestamp,
+) -> Result<(), Fault> {
+    let id = AttemptId::from_ulid(&tx.fresh_ulid(now));
+    tx.connection
+        .prepare_cached(
+            "INSERT INTO attempt (id, effect, kind, author, run, started_at, ended_at, seen, cause)
+             VALUES (?1, ?2, 'reconcile', ?3, ?4, ?5, ?5, ?6, ?7)",
+        )?
+        .execute(params![id.as_str(), effect.key, by, tx.setting.run, now.0, word(finding), what(finding)])?;
+    Ok(())
+}
+
+fn fact<'a>(finding: &Finding, text: &'a str, by: &'a str) -> Fact<'a> {
+    Fact {
+        kind: "looked",
+        author: Some(by),
+        text,
+        detail: json!({ "found": word(finding), "reference": reference(finding) }),
+    }
+}
+
+fn looker_word(looker: &Looker) -> &str {
+    match looker {
+        Looker::Schedule => "schedule",
+        Looker::Caller(name) => name,
+    }
+}
+
+fn word(finding: &Finding) -> &'static str {
+    match finding {
+        Finding::Matched { .. } => "matched",
+        Finding::ProviderSaysFailed { .. } => "provider_failed",
+        Finding::NoMatch { .. } => "no_match",
+        Finding::Unreadable { .. } => "unreadable",
+    }
+}
+
+fn text(finding: &Finding) -> String {
+    match finding {
+        Finding::Matched { what, .. } => format!("found at the provider: {what}"),
+        Finding::ProviderSaysFailed { what, .. } => format!("the provider's record says failed: {what}"),
+        Finding::NoMatch { what } => format!("nothing found, which proves nothing: {what}"),
+        Finding::Unreadable { what } => format!("the look could not be completed: {what}"),
+    }
+}
+
+fn what(finding: &Finding) -> &str {
+    match finding {
+        Finding::Matched { what, .. }
+        | Finding::ProviderSaysFailed { what, .. }
+        | Finding::NoMatch { what }
+        | Finding::Unreadable { what } => what,
+    }
+}
+
+fn reference(finding: &Finding) -> Option<&str> {
+    match finding {
+        Finding::Matched { reference, .. } | Finding::ProviderSaysFailed { reference, .. } => {
+            reference.as_deref()
+        }
+        Finding::NoMatch { .. } | Finding::Unreadable { .. } => None,
+    }
+}
+
+fn record(finding: &Finding) -> Option<&[u8]> {
+    match finding {
+        Finding::Matched { record, .. } | Finding::ProviderSaysFailed { record, .. } => record.as_deref(),
+        Finding::NoMatch { .. } | Finding::Unreadable { .. } => None,
+    }
+}

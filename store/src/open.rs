@@ -1,0 +1,155 @@
+//! Opening: one sidecar per database, every setting that durability rests on asserted, no scan.
+
+use std::fs::{File, OpenOptions};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use oncegate_policy::id::OwnerId;
+use oncegate_policy::time::Timestamp;
+use rusqlite::{Connection, OpenFlags, params};
+
+use crate::claim::Living;
+use crate::error::OpenError;
+use crate::events::Head;
+use crate::read::Reader;
+use crate::writer::{Setting, Writer};
+use crate::{Inner, Store, StoreOptions, migrate};
+
+/// How long a statement waits for somebody at the sqlite3 shell.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// Statements kept prepared; more than all verbs together have.
+const STATEMENTS_MAX: usize = 160;
+/// The log shrinks to this after it was folded.
+const LOG_BYTES_KEPT: i64 = 16 * 1024 * 1024;
+
+impl Store {
+    /// Opens the database for this run, makes it if it is not there, and holds its lock until the last clone goes.
+    ///
+    /// # Errors
+    /// Another sidecar runs on it, or the file cannot be used safely.
+    pub fn open(options: StoreOptions, owner: OwnerId, now: Timestamp) -> Result<Self, OpenError> {
+        let path = &options.path;
+        let lock = lock(path)?;
+        create(path)?;
+        let mut connection = writing(path)?;
+        migrate::upgrade(&mut connection, path)?;
+        let failed = |source| OpenError::Database { step: "open", path: path.clone(), source };
+        connection
+            .execute("INSERT INTO run (id, started_at) VALUES (?1, ?2)", params![owner.as_str(), now.0])
+            .map_err(failed)?;
+        let run = connection.last_insert_rowid();
+        let head = Head::read(&connection).map_err(failed)?;
+        let living = Arc::new(Living::default());
+        let setting = Setting { run, schedule: options.schedule, living: Arc::clone(&living) };
+        let reader = Reader::open(path)?;
+        let writer = Writer::start(connection, writing(path)?, setting, head)?;
+        let inner = Inner {
+            writer,
+            reader,
+            living,
+            owner,
+            keep_responses: options.keep_responses,
+            queue_capacity: options.queue_capacity,
+            _lock: lock,
+        };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+}
+
+/// Held for life: the operating system gives it up when the process ends, however it ends. A file of its own, so
+/// that readers of the database are never locked out.
+fn lock(path: &Path) -> Result<File, OpenError> {
+    let mut name = path.as_os_str().to_owned();
+    name.push("-lock");
+    let name = PathBuf::from(name);
+    let failed = |step| {
+        let name = name.clone();
+        move |source| OpenError::File { step, path: name, source }
+    };
+    let file = private().open(&name).map_err(failed("create"))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(std::fs::TryLockError::WouldBlock) => Err(OpenError::Locked { path: path.to_owned() }),
+        Err(std::fs::TryLockError::Error(source)) => Err(failed("lock")(source)),
+    }
+}
+
+/// Made by us before SQLite opens it, so that it is never readable for others, even for an instant; SQLite gives
+/// its log the same mode.
+fn create(path: &Path) -> Result<(), OpenError> {
+    let made = private().open(path).map(drop);
+    made.map_err(|source| OpenError::File { step: "create", path: path.to_owned(), source })
+}
+
+fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
+}
+
+fn writing(path: &Path) -> Result<Connection, OpenError> {
+    let failed = |step| move |source| OpenError::Database { step, path: path.to_owned(), source };
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags).map_err(failed("open"))?;
+    configure(&connection).map_err(failed("configure"))?;
+    // FULL: in WAL with NORMAL a power cut can lose the claim of something that was sent.
+    require(&connection, path, "journal_mode", "wal")?;
+    require(&connection, path, "synchronous", "2")?;
+    require(&connection, path, "foreign_keys", "1")?;
+    require(&connection, path, "mmap_size", "0")?;
+    Ok(connection)
+}
+
+fn configure(connection: &Connection) -> rusqlite::Result<()> {
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+    connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    connection.pragma_update(None, "foreign_keys", true)?;
+    connection.pragma_update_and_check(None, "mmap_size", 0, |_| Ok(()))?;
+    // The writer folds the log itself, between commits.
+    connection.pragma_update_and_check(None, "wal_autocheckpoint", 0, |_| Ok(()))?;
+    connection.pragma_update_and_check(None, "journal_size_limit", LOG_BYTES_KEPT, |_| Ok(()))?;
+    // An erased request body is overwritten, not only unlinked.
+    connection.pragma_update_and_check(None, "secure_delete", true, |_| Ok(()))?;
+    Ok(())
+}
+
+fn require(
+    connection: &Connection,
+    path: &Path,
+    setting: &'static str,
+    wanted: &str,
+) -> Result<(), OpenError> {
+    let found = connection
+        .pragma_query_value(None, setting, |row| row.get::<_, rusqlite::types::Value>(0))
+        .map_err(|source| OpenError::Database { step: "configure", path: path.to_owned(), source })?;
+    let found = match found {
+        rusqlite::types::Value::Integer(number) => number.to_string(),
+        rusqlite::types::Value::Text(text) => text,
+        other @ (rusqlite::types::Value::Null
+        | rusqlite::types::Value::Real(_)
+        | rusqlite::types::Value::Blob(_)) => format!("{other:?}"),
+    };
+    if found == wanted {
+        return Ok(());
+    }
+    Err(OpenError::Unsafe { path: path.to_owned(), setting, found })
+}
+
+/// A connection that can write nothing.
+pub(crate) fn reading(path: &Path) -> Result<Connection, OpenError> {
+    let failed = |source| OpenError::Database { step: "open", path: path.to_owned(), source };
+    if !path.is_file() {
+        return Err(OpenError::NotADatabase { path: path.to_owned() });
+    }
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags).map_err(failed)?;
+    connection.busy_timeout(BUSY_TIMEOUT).map_err(failed)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+    migrate::require(&connection, path)?;
+    Ok(connection)
+}

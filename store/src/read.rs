@@ -1,0 +1,382 @@
+//! Reading, on connections of its own that can write nothing. A reader needs no lock and works beside a running
+//! sidecar.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use oncegate_policy::action::ActionName;
+use oncegate_policy::effect::{Grade, Outcome};
+use oncegate_policy::id::{AttemptId, EffectId, InvocationId, LimitId};
+use oncegate_policy::time::Timestamp;
+use rusqlite::types::Value;
+use rusqlite::{Connection, params, params_from_iter};
+use tokio::sync::oneshot;
+
+use crate::Store;
+use crate::error::{Fault, OpenError, StoreError};
+use crate::events::{self, ChainReport};
+use crate::queue::{NotQueued, Queue};
+use crate::row::{self, Columns, Effect};
+use crate::view::{AttemptKind, AttemptView, EffectDetail, EffectView, EvidenceView, Exposure, Reservation};
+use crate::{limits, open};
+
+/// Threads that read, each with a connection.
+const READERS: usize = 2;
+/// Reads that may wait; one more is refused as overloaded.
+const WAITING_MAX: usize = 4_096;
+
+/// Which effects are listed. Newest first.
+#[derive(Clone, Debug, Default)]
+pub struct EffectFilter {
+    /// Only of this action.
+    pub action: Option<ActionName>,
+    /// Only with this outcome.
+    pub outcome: Option<Outcome>,
+    /// Only in this stage, by its public word.
+    pub stage: Option<String>,
+    /// Only with this grade.
+    pub grade: Option<Grade>,
+    /// Only what is waiting, in flight or unknown; or only what is not.
+    pub unresolved: Option<bool>,
+    /// Only under this key, the caller's or the declared one.
+    pub key: Option<String>,
+    /// At most so many.
+    pub limit: u32,
+    /// After so many.
+    pub offset: u32,
+}
+
+/// A page of effects, without their answers.
+#[derive(Clone, Debug)]
+pub struct EffectList {
+    /// The page.
+    pub effects: Vec<EffectView>,
+    /// How many there are in all.
+    pub total: u64,
+}
+
+type Look = Box<dyn FnOnce(&Connection) + Send>;
+
+/// The read-only half of the memory.
+#[derive(Clone)]
+pub struct Reader {
+    pool: Arc<Pool>,
+}
+
+struct Pool {
+    queue: Arc<Queue<Look>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Reader {
+    /// Reads a database that a sidecar made, running or not.
+    ///
+    /// # Errors
+    /// There is no such database, or this version cannot read it.
+    pub fn open(path: &Path) -> Result<Self, OpenError> {
+        let mut pool = Pool { queue: Arc::new(Queue::new()), threads: Vec::with_capacity(READERS) };
+        for number in 0..READERS {
+            let connection = open::reading(path)?;
+            let queue = Arc::clone(&pool.queue);
+            let work = move || {
+                while let Some(looks) = queue.take(1) {
+                    looks.into_iter().for_each(|look| look(&connection));
+                }
+            };
+            let name = format!("store-reader-{number}");
+            pool.threads.push(std::thread::Builder::new().name(name).spawn(work).map_err(OpenError::Thread)?);
+        }
+        Ok(Self { pool: Arc::new(pool) })
+    }
+
+    /// One read in a thread of the pool.
+    pub(crate) async fn read<T: Send + 'static>(
+        &self,
+        step: &'static str,
+        look: impl FnOnce(&Connection) -> Result<T, Fault> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let (waiting, answer) = oneshot::channel();
+        let job = move |connection: &Connection| {
+            let found = look(connection).map_err(|fault| StoreError::Failed { step, fault });
+            // Nobody listens when the caller was cancelled.
+            drop(waiting.send(found));
+        };
+        self.pool.queue.push(Box::new(job), WAITING_MAX).map_err(|why| match why {
+            NotQueued::Full => StoreError::Overloaded,
+            NotQueued::Closed => StoreError::Closed,
+        })?;
+        answer.await.unwrap_or(Err(StoreError::Closed))
+    }
+
+    /// One effect with everything that is known of it.
+    ///
+    /// # Errors
+    /// The record could not be read.
+    pub async fn effect(&self, id: &EffectId) -> Result<Option<EffectDetail>, StoreError> {
+        let id = id.clone();
+        self.read("read an effect", move |connection| {
+            snapshot(connection, |inside| {
+                row::by_id(inside, &id)?.map(|effect| detail(inside, effect)).transpose()
+            })
+        })
+        .await
+    }
+
+    /// The effect of one invocation.
+    ///
+    /// # Errors
+    /// The record could not be read.
+    pub async fn effect_of(&self, invocation: &InvocationId) -> Result<Option<EffectDetail>, StoreError> {
+        let id = invocation.clone();
+        self.read("read an invocation", move |connection| {
+            snapshot(connection, |inside| {
+                row::by_invocation(inside, &id)?.map(|effect| detail(inside, effect)).transpose()
+            })
+        })
+        .await
+    }
+
+    /// A page of effects.
+    ///
+    /// # Errors
+    /// The record could not be read.
+    pub async fn list(&self, filter: EffectFilter) -> Result<EffectList, StoreError> {
+        self.read("list effects", move |connection| snapshot(connection, |inside| list(inside, &filter)))
+            .await
+    }
+
+    /// Every limit with its counters at `now`, archived ones last.
+    ///
+    /// # Errors
+    /// The record could not be read.
+    pub async fn exposures(&self, now: Timestamp) -> Result<Vec<Exposure>, StoreError> {
+        self.read("read the limits", move |connection| {
+            snapshot(connection, |inside| limits::exposures(inside, now))
+        })
+        .await
+    }
+
+    /// Checks the whole evidence chain.
+    ///
+    /// # Errors
+    /// The record could not be read.
+    pub async fn verify_chain(&self) -> Result<ChainReport, StoreError> {
+        self.read("check the evidence chain", events::verify).await
+    }
+}
+
+impl Store {
+    /// One effect with everything that is known of it.
+    ///
+    /// # Errors
+    /// The record could not be read.
+    pub async fn effect(&self, id: &EffectId) -> Result<Option<EffectDetail>, StoreError> {
+        self.inner.reader.effect(id).await
+    }
+
+    /// The effect of one invocation.
+    ///
+    /// # Errors
+    /// The record could not be read.
+    pub async fn effect_of(&self, invocation: &InvocationId) -> Result<Option<EffectDetail>, StoreError> {
+        self.inner.reader.effect_of(invocation).await
+    }
+
+    /// A page of effects.
+    ///
+    /// # Errors
+    /// The record could not be read.
+    pub async fn list(&self, filter: EffectFilter) -> Result<EffectList, StoreError> {
+        self.inner.reader.list(filter).await
+    }
+
+    /// Every limit with its counters at `now`, archived ones last.
+    ///
+    /// # Errors
+    /// The record could not be read.
+    pub async fn exposures(&self, now: Timestamp) -> Result<Vec<Exposure>, StoreError> {
+        self.inner.reader.exposures(now).await
+    }
+
+    /// Checks the whole evidence chain.
+    ///
+    /// # Errors
+    /// The record could not be read.
+    pub async fn verify_chain(&self) -> Result<ChainReport, StoreError> {
+        self.inner.reader.verify_chain().await
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.queue.close();
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a reading thread of the store had panicked");
+            }
+        }
+    }
+}
+
+/// Several statements that must agree with each other.
+fn snapshot<T>(
+    connection: &Connection,
+    look: impl FnOnce(&Connection) -> Result<T, Fault>,
+) -> Result<T, Fault> {
+    let inside = connection.unchecked_transaction()?;
+    look(&inside)
+}
+
+fn list(connection: &Connection, filter: &EffectFilter) -> Result<EffectList, Fault> {
+    let (mut conditions, mut values) = (vec!["1"], Vec::<Value>::new());
+    if let Some(action) = &filter.action {
+        conditions.push("e.action = ?");
+        values.push(Value::Text(action.as_str().to_owned()));
+    }
+    if let Some(stage) = &filter.stage {
+        conditions.push("e.stage = ?");
+        values.push(Value::Text(stage.clone()));
+    }
+    if let Some(key) = &filter.key {
+        conditions.push("? IN (e.caller_key, e.declared_key)");
+        values.push(Value::Text(key.clone()));
+    }
+    conditions.extend(filter.outcome.map(outcome_is));
+    conditions.extend(filter.grade.map(grade_is));
+    conditions.extend(filter.unresolved.map(|unresolved| if unresolved { OPEN } else { ENDED }));
+    let conditions = conditions.join(" AND ");
+    let total: i64 = connection
+        .prepare_cached(&format!("SELECT count(*) FROM effect e WHERE {conditions}"))?
+        .query_row(params_from_iter(&values), |found| found.get(0))?;
+    values.push(Value::Integer(filter.limit.into()));
+    values.push(Value::Integer(filter.offset.into()));
+    let rest = format!("WHERE {conditions} ORDER BY e.key DESC LIMIT ? OFFSET ?");
+    let effects = row::many(connection, &rest, params_from_iter(&values))?;
+    Ok(EffectList {
+        effects: effects.into_iter().map(|effect| effect.view).collect(),
+        total: u64::try_from(total).unwrap_or(0),
+    })
+}
+
+const OPEN: &str = "e.stage IN ('awaiting_approval', 'ready', 'dispatching', 'reconciling')";
+const ENDED: &str = "e.stage IN ('settled', 'rejected')";
+
+/// The stages from which the outcome is derived, as in `Stage::outcome`.
+fn outcome_is(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::NotDispatched => "e.stage IN ('awaiting_approval', 'rejected')",
+        Outcome::Pending => "e.stage IN ('ready', 'dispatching')",
+        Outcome::Succeeded => "e.result IN ('confirmed', 'acknowledged')",
+        Outcome::Failed => "e.result = 'failed'",
+        Outcome::Unknown => "e.stage = 'reconciling'",
+    }
+}
+
+/// The stages from which the grade is derived, as in `Stage::grade`.
+fn grade_is(grade: Grade) -> &'static str {
+    match grade {
+        Grade::Confirmed => "e.result = 'confirmed'",
+        Grade::Acknowledged => "e.result = 'acknowledged'",
+        Grade::Unknown => "e.stage = 'reconciling'",
+        Grade::Failed => "e.result = 'failed'",
+        Grade::Refused => "e.rejection IN ('refused', 'expired')",
+        Grade::Denied => "e.rejection = 'denied'",
+        Grade::Pending => "e.stage IN ('awaiting_approval', 'ready', 'dispatching')",
+    }
+}
+
+pub(crate) fn detail(connection: &Connection, effect: Effect) -> Result<EffectDetail, Fault> {
+    Ok(EffectDetail {
+        attempts: attempts(connection, effect.key)?,
+        evidence: evidence(connection, &effect.view.id)?,
+        reservations: reservations(connection, effect.key)?,
+        depends_on: depends_on(connection, effect.key)?,
+        compensated_by: compensated_by(connection, &effect.view.id)?,
+        view: effect.view,
+    })
+}
+
+fn attempts(connection: &Connection, effect: i64) -> Result<Vec<AttemptView>, Fault> {
+    let mut statement = connection.prepare_cached(
+        "SELECT id, kind, author, started_at, ended_at, verdict, seen, step, cause, status, digest
+         FROM attempt WHERE effect = ?1 ORDER BY key",
+    )?;
+    collect(&mut statement.query([effect])?, |columns| {
+        Ok(AttemptView {
+            id: columns.word("attempt id", AttemptId::parse)?,
+            kind: columns.word("kind of attempt", AttemptKind::parse)?,
+            author: columns.next()?,
+            started_at: Timestamp(columns.next()?),
+            ended_at: columns.time()?,
+            verdict: columns.next()?,
+            seen: columns.next()?,
+            step: columns.next()?,
+            cause: columns.next()?,
+            status: columns.next()?,
+            digest: columns.next::<Option<Vec<u8>>>()?.map(|digest| row::to_hex(&digest)),
+        })
+    })
+}
+
+fn evidence(connection: &Connection, effect: &EffectId) -> Result<Vec<EvidenceView>, Fault> {
+    let mut statement = connection.prepare_cached(
+        "SELECT seq, at, kind, author, text, detail FROM event WHERE effect = ?1 AND text IS NOT NULL ORDER BY seq",
+    )?;
+    collect(&mut statement.query([effect.as_str()])?, |columns| {
+        Ok(EvidenceView {
+            seq: columns.next()?,
+            at: Timestamp(columns.next()?),
+            kind: columns.next()?,
+            author: columns.next()?,
+            text: columns.next()?,
+            detail: columns.word("detail", |text| serde_json::from_str(text).ok())?,
+        })
+    })
+}
+
+fn reservations(connection: &Connection, effect: i64) -> Result<Vec<Reservation>, Fault> {
+    let mut statement = connection.prepare_cached(
+        "SELECT l.id, l.name, h.amount, h.state, h.consumed, h.ended_at
+         FROM hold h JOIN impact_limit l ON l.key = h.limit_key WHERE h.effect = ?1 ORDER BY h.key",
+    )?;
+    collect(&mut statement.query([effect])?, |columns| {
+        Ok(Reservation {
+            limit: columns.word("limit id", LimitId::parse)?,
+            name: columns.next()?,
+            amount: columns.next()?,
+            state: columns.next()?,
+            consumed: columns.next()?,
+            ended_at: columns.time()?,
+        })
+    })
+}
+
+pub(crate) fn depends_on(connection: &Connection, effect: i64) -> Result<Vec<(EffectId, Outcome)>, Fault> {
+    let mut statement = connection.prepare_cached(
+        "SELECT e.id, d.outcome FROM dependency d JOIN effect e ON e.key = d.on_effect WHERE d.effect = ?1",
+    )?;
+    collect(&mut statement.query([effect])?, |columns| {
+        Ok((columns.word("effect id", EffectId::parse)?, columns.word("outcome", row::outcome)?))
+    })
+}
+
+fn compensated_by(connection: &Connection, effect: &EffectId) -> Result<Vec<EffectId>, Fault> {
+    let mut statement =
+        connection.prepare_cached("SELECT id FROM effect WHERE compensates = ?1 ORDER BY key")?;
+    collect(&mut statement.query(params![effect.as_str()])?, |columns| {
+        columns.word("effect id", EffectId::parse)
+    })
+}
+
+/// Every row as a value, or the first fault.
+pub(crate) fn collect<T>(
+    rows: &mut rusqlite::Rows<'_>,
+    read: impl Fn(&mut Columns<'_>) -> Result<T, Fault>,
+) -> Result<Vec<T>, Fault> {
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        found.push(read(&mut Columns::of(row))?);
+    }
+    Ok(found)
+}

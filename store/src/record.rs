@@ -1,0 +1,257 @@
+//! What was seen of a dispatch, and what follows for the effect.
+
+use oncegate_policy::classify::Verdict;
+use oncegate_policy::effect::{SettledResult, Stage, Verification};
+use oncegate_policy::exchange::{Exchange, Loss};
+use oncegate_policy::time::Timestamp;
+use rusqlite::params;
+use serde_json::json;
+use sha2::{Digest, Sha256};
+
+use crate::Store;
+use crate::claim::Claim;
+use crate::error::{Fault, StoreError};
+use crate::holds::Ending;
+use crate::row::{self, Effect};
+use crate::settle::{End, Fact};
+use crate::view::{EffectView, NeverSent, ResponseSource, StoredResponse};
+use crate::writer::{Step, Tx};
+
+const RECORD: Step = Step::new("record an outcome").failing_at("before_record_commit", "after_record_commit");
+const MARK: Step =
+    Step::new("mark an effect unknown").failing_at("before_record_commit", "after_record_commit");
+
+/// Headers of an answer that are not kept: they belong to the connection or the moment, would make a client
+/// retry, set state at the agent a second time, or are ours to set.
+const NOT_KEPT: [&str; 15] = [
+    "connection",
+    "content-length",
+    "date",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-connection",
+    "retry-after",
+    "set-cookie",
+    "set-cookie2",
+    "stripe-should-retry",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "x-should-retry",
+];
+
+/// What a dispatch or a replay has shown, and what that proves.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    pub(crate) verdict: Verdict,
+    pub(crate) exchange: SeenExchange,
+}
+
+/// The exchange, as far as it is kept.
+#[derive(Clone, Debug)]
+pub(crate) enum SeenExchange {
+    NotSent(NeverSent),
+    Answered { answer: StoredResponse, digest: [u8; 32] },
+    Lost(Loss),
+}
+
+impl Seen {
+    /// What the wire showed and the verdict on it.
+    #[must_use]
+    pub fn of(verdict: Verdict, exchange: &Exchange) -> Self {
+        let exchange = match exchange {
+            Exchange::NotSent(proof) => SeenExchange::NotSent(NeverSent {
+                step: proof.step().to_owned(),
+                cause: proof.cause().to_owned(),
+            }),
+            Exchange::Lost(loss) => SeenExchange::Lost(loss.clone()),
+            Exchange::Answered(answer) => SeenExchange::Answered {
+                digest: Sha256::digest(&answer.body).into(),
+                answer: StoredResponse {
+                    source: ResponseSource::Dispatch,
+                    status: answer.status,
+                    reason: answer.reason.clone(),
+                    headers: answer.headers.iter().filter(|(name, _)| is_kept(name)).cloned().collect(),
+                    body: answer.body.clone(),
+                },
+            },
+        };
+        Self { verdict, exchange }
+    }
+
+    fn word(&self) -> &'static str {
+        match &self.exchange {
+            SeenExchange::NotSent(_) => "not_sent",
+            SeenExchange::Answered { .. } => "answered",
+            SeenExchange::Lost(_) => "lost",
+        }
+    }
+
+    fn author(&self) -> &'static str {
+        match &self.exchange {
+            SeenExchange::Answered { .. } => "provider",
+            SeenExchange::NotSent(_) | SeenExchange::Lost(_) => "dispatch",
+        }
+    }
+
+    pub(crate) fn text(&self) -> String {
+        match &self.exchange {
+            SeenExchange::NotSent(proof) => format!("never sent: {}: {}", proof.step, proof.cause),
+            SeenExchange::Answered { answer, .. } => format!("the provider answered {}", answer.status),
+            SeenExchange::Lost(loss) => match loss.status {
+                Some(status) => {
+                    format!("answer lost after status {status} ({}): {}", loss.phase.word(), loss.cause)
+                }
+                None => format!("answer lost ({}): {}", loss.phase.word(), loss.cause),
+            },
+        }
+    }
+
+    pub(crate) fn detail(&self) -> serde_json::Value {
+        match &self.exchange {
+            SeenExchange::NotSent(proof) => json!({ "verdict": self.verdict.word(), "step": proof.step }),
+            SeenExchange::Answered { answer, digest } => {
+                json!({ "verdict": self.verdict.word(), "status": answer.status, "body": row::to_hex(digest) })
+            }
+            SeenExchange::Lost(loss) => {
+                json!({ "verdict": self.verdict.word(), "phase": loss.phase.word(), "status": loss.status })
+            }
+        }
+    }
+
+    /// How the effect ends on this, if it does.
+    pub(crate) fn end(&self) -> Option<End> {
+        let (result, holds) = match self.verdict {
+            Verdict::Succeeded => (SettledResult::Acknowledged, Ending::Consumed),
+            Verdict::Failed => (SettledResult::Failed, Ending::Released),
+            Verdict::Unknown => return None,
+        };
+        Some(End { result, verification: Verification::Unverified, holds })
+    }
+}
+
+fn is_kept(name: &str) -> bool {
+    !NOT_KEPT.contains(&name) && !name.starts_with("oncegate-") && name != "x-idempotent-replay"
+}
+
+impl Store {
+    /// `respond_within` has passed and the socket is still read: unknown from now on, for the agent and for the
+    /// limits. A late answer may still settle it.
+    ///
+    /// # Errors
+    /// The record could not be written: the row still says `dispatching`.
+    pub async fn mark_unknown(
+        &self,
+        claim: &Claim,
+        why: &str,
+        now: Timestamp,
+    ) -> Result<EffectView, StoreError> {
+        let (attempt, id, why) = (claim.claimed.attempt, claim.effect().clone(), why.to_owned());
+        let verb = move |tx: &mut Tx<'_>| {
+            let effect = row::by_attempt(tx.connection, attempt)?.ok_or(Fault::Gone { effect: id })?;
+            if !matches!(effect.view.stage, Stage::Dispatching { .. }) {
+                return Ok(effect.view);
+            }
+            let fact = Fact { kind: "unanswered", author: Some("dispatch"), text: &why, detail: json!({}) };
+            tx.unknown(&effect, fact, now)
+        };
+        self.inner.writer.write(MARK, usize::MAX, verb).await
+    }
+
+    /// The end of a dispatch. Settles what it proves; if a look or a person has settled the effect in between, the
+    /// answer is kept as evidence and the outcome stays.
+    ///
+    /// # Errors
+    /// The record could not be written: the claim is gone, and the sweep will call the effect unknown.
+    pub async fn record(&self, claim: Claim, seen: Seen, now: Timestamp) -> Result<EffectView, StoreError> {
+        let (attempt, id) = (claim.claimed.attempt, claim.effect().clone());
+        let verb = move |tx: &mut Tx<'_>| {
+            let effect = row::by_attempt(tx.connection, attempt)?.ok_or(Fault::Gone { effect: id })?;
+            record(tx, &effect, attempt, &seen, now)
+        };
+        // The claim lives until the commit is decided, so that no sweep calls the effect interrupted meanwhile.
+        let recorded = self.inner.writer.write(RECORD, usize::MAX, verb).await;
+        if recorded.is_ok() {
+            self.inner.living.forget(attempt);
+        }
+        drop(claim);
+        recorded
+    }
+}
+
+/// Crash window: the provider has answered and this is not committed. The row still says `dispatching` (or
+/// `reconciling`), so after a restart the effect is unknown and a look finds what happened. In the other order,
+/// telling the agent first, a crash could leave an agent that knows more than the record.
+fn record(
+    tx: &mut Tx<'_>,
+    effect: &Effect,
+    attempt: i64,
+    seen: &Seen,
+    now: Timestamp,
+) -> Result<EffectView, Fault> {
+    end_attempt(tx, attempt, seen, now)?;
+    let since = match &effect.view.stage {
+        Stage::Dispatching { .. } => None,
+        Stage::Reconciling { since, .. } => Some(*since),
+        Stage::Settled(_) => return too_late(tx, effect, seen, now),
+        Stage::AwaitingApproval { .. } | Stage::Ready | Stage::Rejected(_) => {
+            let stage = effect.view.stage.word();
+            return Err(Fault::OutOfOrder { effect: effect.view.id.clone(), stage });
+        }
+    };
+    let text = match since {
+        None => seen.text(),
+        Some(since) => {
+            format!("late, {} s after the effect became unknown: {}", now.since(since).as_secs(), seen.text())
+        }
+    };
+    let fact = Fact { kind: seen.word(), author: Some(seen.author()), text: &text, detail: seen.detail() };
+    if let SeenExchange::Answered { answer, .. } = &seen.exchange {
+        tx.keep_response(effect.key, answer, now)?;
+    }
+    match (seen.end(), since) {
+        (Some(end), _) => tx.settle(effect, &end, fact, now),
+        (None, None) => tx.unknown(effect, fact, now),
+        (None, Some(_)) => {
+            tx.note_fact(effect, fact, now)?;
+            tx.again(effect)
+        }
+    }
+}
+
+/// Something else has settled it first. Both orders end alike: the first word stays, the second is kept beside it.
+fn too_late(tx: &mut Tx<'_>, effect: &Effect, seen: &Seen, now: Timestamp) -> Result<EffectView, Fault> {
+    let outcome = effect.view.stage.outcome().word();
+    let agrees = seen.verdict.word() == outcome || seen.verdict == Verdict::Unknown;
+    let remark = if agrees { "" } else { "; this CONTRADICTS the recorded outcome, which stays" };
+    let text = format!("late, after the effect was settled as {outcome}: {}{remark}", seen.text());
+    let fact = Fact { kind: seen.word(), author: Some(seen.author()), text: &text, detail: seen.detail() };
+    tx.note_fact(effect, fact, now)?;
+    if let SeenExchange::Answered { answer, .. } = &seen.exchange
+        && seen.verdict.word() == outcome
+        && effect.view.response.is_none()
+    {
+        tx.keep_response(effect.key, answer, now)?;
+    }
+    if !agrees {
+        tracing::error!(effect.id = %effect.view.id, outcome, seen = %seen.text(), "a late answer contradicts the recorded outcome");
+    }
+    tx.again(effect)
+}
+
+/// What was seen of one attempt, once.
+pub(crate) fn end_attempt(tx: &Tx<'_>, attempt: i64, seen: &Seen, now: Timestamp) -> Result<(), Fault> {
+    let (step, cause, status, digest) = match &seen.exchange {
+        SeenExchange::NotSent(proof) => (Some(proof.step.as_str()), Some(proof.cause.as_str()), None, None),
+        SeenExchange::Answered { answer, digest } => (None, None, Some(answer.status), Some(*digest)),
+        SeenExchange::Lost(loss) => (Some(loss.phase.word()), Some(loss.cause.as_str()), loss.status, None),
+    };
+    tx.connection
+        .prepare_cached(
+            "UPDATE attempt SET ended_at = ?2, verdict = ?3, seen = ?4, step = ?5, cause = ?6, status = ?7, digest = ?8
+             WHERE key = ?1",
+        )?
+        .execute(params![attempt, now.0, seen.verdict.word(), seen.word(), step, cause, status, digest])?;
+    Ok(())
+}

@@ -1,0 +1,177 @@
+//! The moves of an effect that more than one verb makes. Each runs inside the verb's transaction.
+
+use oncegate_policy::effect::{SettledResult, Stage, Verification};
+use oncegate_policy::time::Timestamp;
+use rusqlite::params;
+
+use crate::error::Fault;
+use crate::events::Event;
+use crate::holds::{self, Ending};
+use crate::row::{self, Effect};
+use crate::view::{EffectView, ResponseSource, StoredResponse};
+use crate::writer::Tx;
+
+/// How an effect ends.
+pub(crate) struct End {
+    pub(crate) result: SettledResult,
+    pub(crate) verification: Verification,
+    pub(crate) holds: Ending,
+}
+
+/// The fact that moved it, for the chain.
+pub(crate) struct Fact<'a> {
+    pub(crate) kind: &'static str,
+    pub(crate) author: Option<&'a str>,
+    pub(crate) text: &'a str,
+    pub(crate) detail: serde_json::Value,
+}
+
+impl Tx<'_> {
+    /// The effect as this transaction has left it.
+    pub(crate) fn again(&self, effect: &Effect) -> Result<EffectView, Fault> {
+        let again = row::by_id(self.connection, &effect.view.id)?;
+        again.map(|effect| effect.view).ok_or_else(|| Fault::Gone { effect: effect.view.id.clone() })
+    }
+
+    /// Appends a fact that moves nothing.
+    pub(crate) fn note_fact(&mut self, effect: &Effect, fact: Fact<'_>, now: Timestamp) -> Result<(), Fault> {
+        self.moved(effect, None, fact, now)
+    }
+
+    /// The fact that made `acknowledged` into `confirmed`.
+    pub(crate) fn confirmed(&mut self, effect: &Effect, fact: Fact<'_>, now: Timestamp) -> Result<(), Fault> {
+        let view = self.again(effect)?;
+        self.moved(effect, Some(&row::mark(&view.stage)), fact, now)
+    }
+
+    /// The move itself: what was seen, and where the effect stands since.
+    pub(crate) fn moved(
+        &mut self,
+        effect: &Effect,
+        stage: Option<&str>,
+        fact: Fact<'_>,
+        now: Timestamp,
+    ) -> Result<(), Fault> {
+        self.append(&Event {
+            at: now,
+            kind: fact.kind,
+            effect: Some(&effect.view.id),
+            stage,
+            author: fact.author,
+            text: Some(fact.text),
+            detail: fact.detail,
+        })
+    }
+
+    /// `dispatching` or `reconciling` to `settled`: holds end, the prepared request is erased, the fact is kept.
+    pub(crate) fn settle(
+        &mut self,
+        effect: &Effect,
+        end: &End,
+        fact: Fact<'_>,
+        now: Timestamp,
+    ) -> Result<EffectView, Fault> {
+        let was_unknown = matches!(effect.view.stage, Stage::Reconciling { .. });
+        self.connection
+            .prepare_cached(
+                "UPDATE effect SET stage = 'settled', run = NULL, next_look_at = NULL, result = ?2, verification = ?3,
+                     settled_at = ?4 WHERE key = ?1",
+            )?
+            .execute(params![effect.key, row::result_word(end.result), end.verification.word(), now.0])?;
+        holds::end(self, effect.key, was_unknown, &end.holds, now)?;
+        let may_be_confirmed = end.result == SettledResult::Acknowledged
+            && end.verification == Verification::Unverified
+            && effect.view.can_read_back;
+        if may_be_confirmed {
+            self.forget_body(effect.key)?;
+        } else {
+            self.forget_request(effect.key)?;
+        }
+        let view = self.again(effect)?;
+        self.moved(effect, Some(&row::mark(&view.stage)), fact, now)?;
+        Ok(view)
+    }
+
+    /// `dispatching` to `reconciling`: the hold stays, the exposure grows, the provider will be asked.
+    pub(crate) fn unknown(
+        &mut self,
+        effect: &Effect,
+        fact: Fact<'_>,
+        now: Timestamp,
+    ) -> Result<EffectView, Fault> {
+        let first_look = effect.view.can_read_back.then(|| self.setting.schedule.next(now, 0));
+        self.connection
+            .prepare_cached(
+                "UPDATE effect SET stage = 'reconciling', run = NULL, unknown_since = ?2, next_look_at = ?3 WHERE key = ?1",
+            )?
+            .execute(params![effect.key, now.0, first_look.map(|at| at.0)])?;
+        holds::expose(self, effect.key)?;
+        self.moved(effect, Some("reconciling"), fact, now)?;
+        self.again(effect)
+    }
+
+    /// Keeps an answer for repeats, instead of an earlier one.
+    pub(crate) fn keep_response(
+        &self,
+        effect: i64,
+        kept: &StoredResponse,
+        now: Timestamp,
+    ) -> Result<(), Fault> {
+        self.connection
+            .prepare_cached("INSERT OR REPLACE INTO response VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?
+            .execute(params![
+                effect,
+                now.0,
+                kept.source.word(),
+                kept.status,
+                kept.reason,
+                row::headers_to(&kept.headers),
+                kept.body
+            ])?;
+        Ok(())
+    }
+
+    /// The answer that repeats get once a look or a person has settled the effect. An answer that did not itself
+    /// say so (a 500, a 409) must not be given as if it had.
+    pub(crate) fn settled_response(
+        &self,
+        effect: &Effect,
+        succeeded: bool,
+        record: Option<&[u8]>,
+        now: Timestamp,
+    ) -> Result<(), Fault> {
+        let earlier_says_so =
+            effect.view.response.as_ref().is_some_and(|kept| (200..300).contains(&kept.status));
+        if succeeded && earlier_says_so {
+            return Ok(());
+        }
+        match record {
+            Some(record) => {
+                let headers = vec![("content-type".to_owned(), "application/json".to_owned())];
+                let source = ResponseSource::ReadBack;
+                let kept =
+                    StoredResponse { source, status: 200, reason: None, headers, body: record.to_vec() };
+                self.keep_response(effect.key, &kept, now)
+            }
+            None => self.forget_response(effect.key),
+        }
+    }
+
+    pub(crate) fn forget_response(&self, effect: i64) -> Result<(), Fault> {
+        self.connection.prepare_cached("DELETE FROM response WHERE effect = ?1")?.execute([effect])?;
+        Ok(())
+    }
+
+    pub(crate) fn forget_request(&self, effect: i64) -> Result<(), Fault> {
+        self.connection.prepare_cached("DELETE FROM request WHERE effect = ?1")?.execute([effect])?;
+        Ok(())
+    }
+
+    /// The body and headers go; what a look needs stays until the look that may confirm has been made.
+    fn forget_body(&self, effect: i64) -> Result<(), Fault> {
+        self.connection
+            .prepare_cached("UPDATE request SET headers = '[]', body = x'' WHERE effect = ?1")?
+            .execute([effect])?;
+        Ok(())
+    }
+}
