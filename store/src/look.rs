@@ -20,9 +20,10 @@ const FIND: Step = Step::new("record a finding").failing_at("before_finding_comm
 /// An effect to look for, with what the adapter needs for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LookDue {
-    /// The effect.
-    pub effect: EffectView,
-    /// What was given as [`crate::admit::NewEffect::memory`].
+    /// The effect, with its answer.
+    pub view: EffectView,
+    /// What was given as [`crate::admit::NewEffect::memory`]; empty once it is erased because nothing is left to
+    /// look for.
     pub memory: String,
 }
 
@@ -49,7 +50,7 @@ impl Store {
             let limit = i64::try_from(limit).unwrap_or(i64::MAX);
             let rest = "WHERE e.stage = 'reconciling' AND e.next_look_at IS NOT NULL AND e.next_look_at <= ?1
                 ORDER BY e.next_look_at LIMIT ?2";
-            with_memory(connection, row::many(connection, rest, [now.0, limit])?)
+            with_memory(connection, row::few(connection, rest, [now.0, limit])?)
         };
         self.inner.reader.read("read which looks are due", look).await
     }
@@ -63,13 +64,12 @@ impl Store {
             let limit = i64::try_from(limit).unwrap_or(i64::MAX);
             let rest =
                 "WHERE e.key IN (SELECT effect FROM request) AND e.stage = 'settled' ORDER BY e.key LIMIT ?1";
-            with_memory(connection, row::many(connection, rest, [limit])?)
+            with_memory(connection, row::few(connection, rest, [limit])?)
         };
         self.inner.reader.read("read what may be confirmed", look).await
     }
 
-    /// One effect with its memory. `None` when there is no such effect, or its memory is erased because nothing is
-    /// left to look for.
+    /// One effect with its memory. `None` when there is no such effect.
     ///
     /// # Errors
     /// The record could not be read.
@@ -139,9 +139,8 @@ fn with_memory(connection: &Connection, effects: Vec<Effect>) -> Result<Vec<Look
     let mut statement = connection.prepare_cached("SELECT memory FROM request WHERE effect = ?1")?;
     let mut due = Vec::with_capacity(effects.len());
     for effect in effects {
-        if let Some(memory) = statement.query_row([effect.key], |found| found.get(0)).optional()? {
-            due.push(LookDue { effect: effect.view, memory });
-        }
+        let memory: Option<String> = statement.query_row([effect.key], |found| found.get(0)).optional()?;
+        due.push(LookDue { view: effect.view, memory: memory.unwrap_or_default() });
     }
     Ok(due)
 }

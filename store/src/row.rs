@@ -64,7 +64,16 @@ pub(crate) fn by_attempt(connection: &Connection, attempt: i64) -> Result<Option
 
 /// Effects without their answers, `e` being the effect in `rest`.
 pub(crate) fn many(connection: &Connection, rest: &str, params: impl Params) -> Result<Vec<Effect>, Fault> {
-    let mut statement = connection.prepare_cached(&format!("{} {rest}", *WITHOUT_ANSWER))?;
+    all(connection, &format!("{} {rest}", *WITHOUT_ANSWER), params)
+}
+
+/// The same with their answers, for few effects.
+pub(crate) fn few(connection: &Connection, rest: &str, params: impl Params) -> Result<Vec<Effect>, Fault> {
+    all(connection, &format!("{} {rest}", *WITH_ANSWER), params)
+}
+
+fn all(connection: &Connection, statement: &str, params: impl Params) -> Result<Vec<Effect>, Fault> {
+    let mut statement = connection.prepare_cached(statement)?;
     let mut rows = statement.query(params)?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
