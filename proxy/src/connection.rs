@@ -18,6 +18,7 @@ use oncegate_policy::url_template::Scheme;
 use tokio::sync::watch;
 
 use crate::canned::Canned;
+use crate::listener::stopped;
 use crate::receive::Via;
 use crate::state::Sidecar;
 use crate::upstream::wire::Stream;
@@ -46,7 +47,7 @@ pub async fn serve(
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
-        _ = stop.wait_for(|stop| *stop) => {
+        () = stopped(&mut stop) => {
             connection.as_mut().graceful_shutdown();
             connection.as_mut().await
         }

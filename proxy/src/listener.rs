@@ -48,6 +48,11 @@ impl Socket {
     }
 }
 
+/// Waits until the sidecar is told to stop; a sender that is gone is a stop as well.
+pub async fn stopped(stop: &mut watch::Receiver<bool>) {
+    drop(stop.wait_for(|stop| *stop).await);
+}
+
 /// Serves until `stop` says so, then lets open requests end within `grace`.
 pub async fn serve(
     sidecar: Arc<Sidecar>,
@@ -62,7 +67,7 @@ pub async fn serve(
         let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { break };
         let accepted = tokio::select! {
             accepted = socket.accept() => accepted,
-            _ = stop.wait_for(|stop| *stop) => break,
+            () = stopped(&mut stop) => break,
         };
         match accepted {
             Ok(stream) => {

@@ -73,7 +73,7 @@ pub async fn govern(sidecar: Arc<Sidecar>, snapshot: Arc<Snapshot>, asking: Aski
         }
         Ok(Admitted::Refused(refusal)) => {
             connecting.abort();
-            audit(&sidecar, &caller, &action, &refusal).await;
+            tracing::info!(caller = %caller, action.name = %action, code = refusal.code.word(), "refused; nothing was sent");
             answering.give(Said::Refused(refusal));
         }
         Err(error) => {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::Request;
-use oncegate_adapters::{Adapter, Plan, Planned, Request as Asked};
+use oncegate_adapters::{Adapter, Plan, Planned};
 use oncegate_config::model::{Action, Host};
 use oncegate_policy::admission::{self, CallerKey};
 use oncegate_policy::exchange::{Answer, Exchange};
@@ -96,7 +96,7 @@ async fn look(
 }
 
 /// The declared schema, for both listeners.
-fn fits_schema(snapshot: &Snapshot, action: &Action, asking: &Asking) -> Result<(), Refusal> {
+pub(crate) fn fits_schema(snapshot: &Snapshot, action: &Action, asking: &Asking) -> Result<(), Refusal> {
     let Some(schema) = snapshot.schema(&action.name) else { return Ok(()) };
     schema.validate(&asking.input).map_err(|fault| {
         let at = fault.instance_path().to_string();
@@ -107,7 +107,7 @@ fn fits_schema(snapshot: &Snapshot, action: &Action, asking: &Asking) -> Result<
 }
 
 /// Key, fingerprint and retry link (DESIGN section 5).
-fn identify(action: &Action, adapter: &Adapter, asking: &Asking, plan: &Plan) -> Result<admission::Asked, Refusal> {
+pub(crate) fn identify(action: &Action, adapter: &Adapter, asking: &Asking, plan: &Plan) -> Result<admission::Asked, Refusal> {
     let invalid = |sentence: String| Refusal::new(Code::InvalidInput, sentence);
     let scope = Scope { input: &asking.input, effect_id: None, effect_key: None, response: None };
     let declared_key = match &action.operation_key {

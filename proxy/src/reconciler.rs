@@ -21,6 +21,7 @@ use serde_json::Value;
 use thiserror::Error;
 use tokio::sync::watch;
 
+use crate::listener::stopped;
 use crate::state::{Sidecar, Snapshot};
 use crate::{adapting, inject, upstream};
 
@@ -57,7 +58,7 @@ pub async fn run(sidecar: Arc<Sidecar>, mut stop: watch::Receiver<bool>) {
         tokio::select! {
             () = soon => {}
             () = tokio::time::sleep(wait) => {}
-            _ = stop.wait_for(|stop| *stop) => return,
+            () = stopped(&mut stop) => return,
         }
     }
 }
