@@ -1,2 +1,7 @@
-//! x
-fn main(){}
+//! The binary `oncegate`: the command line, and nothing else.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    oncegate::cli::main()
+}

@@ -1,0 +1,89 @@
+"""Makes Python clients that ignore the environment trust and use Oncegate. Put first on PYTHONPATH by
+`oncegate run` and `oncegate env`; does nothing when HTTPS_PROXY or SSL_CERT_FILE is not set.
+
+- stripe brings its own roots and reads no variable: `stripe.ca_bundle_path` is set when it is imported.
+- aiohttp asks the environment only if told to: `trust_env` becomes the default.
+
+A `sitecustomize` that was there before still runs.
+"""
+
+import functools
+import importlib.machinery
+import importlib.util
+import os
+import sys
+
+
+def _patch_stripe(module):
+    bundle = os.environ.get("SSL_CERT_FILE")
+    if bundle:
+        module.ca_bundle_path = bundle
+
+
+def _patch_aiohttp(module):
+    if not (os.environ.get("HTTPS_PROXY") or os.environ.get("https_proxy")):
+        return
+    session = module.ClientSession
+    original = session.__init__
+
+    @functools.wraps(original)
+    def init(self, *args, **kwargs):
+        kwargs.setdefault("trust_env", True)
+        original(self, *args, **kwargs)
+
+    session.__init__ = init
+
+
+_PATCHES = {"stripe": _patch_stripe, "aiohttp": _patch_aiohttp}
+
+
+class _AfterImport:
+    """Finds nothing by itself: lets the others find a module, and patches it once it has run."""
+
+    def __init__(self):
+        self._asking = set()
+
+    def find_spec(self, name, path=None, target=None):
+        patch = _PATCHES.get(name)
+        if patch is None or name in self._asking:
+            return None
+        self._asking.add(name)
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            self._asking.discard(name)
+        if spec is not None and hasattr(spec.loader, "exec_module"):
+            _wrap(spec.loader, patch)
+        return spec
+
+
+def _wrap(loader, patch):
+    original = loader.exec_module
+
+    def exec_module(module):
+        original(module)
+        try:
+            patch(module)
+        except Exception as error:  # A version that looks different must still import.
+            sys.stderr.write("oncegate: cannot prepare %s: %s\n" % (module.__name__, error))
+
+    try:
+        # On the instance, so that the loader keeps its type for whoever looks at it.
+        loader.exec_module = exec_module
+    except AttributeError:
+        pass
+
+
+def _run_the_shadowed_one():
+    here = os.path.dirname(os.path.abspath(__file__))
+    rest = [entry for entry in sys.path if os.path.abspath(entry or os.curdir) != here]
+    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", rest)
+    if spec is None or spec.loader is None:
+        return
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["sitecustomize"] = module
+    spec.loader.exec_module(module)
+
+
+sys.meta_path.insert(0, _AfterImport())
+_run_the_shadowed_one()

@@ -1,0 +1,193 @@
+//! The command line: what may be typed, and how each command ends.
+
+mod check;
+mod client;
+mod demo;
+mod desk;
+mod effect;
+mod effects;
+mod env;
+mod environment;
+mod exit;
+mod explain;
+#[cfg(feature = "failpoints")]
+mod failpoints;
+mod init;
+mod key;
+mod limits;
+mod logging;
+pub(crate) mod print;
+mod run;
+mod serve;
+mod shims;
+mod source;
+mod table;
+mod words;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+pub(crate) use exit::chain;
+use exit::{Exit, Stop};
+
+/// A sidecar that sends what an AI agent writes at most once.
+#[derive(Parser)]
+#[command(name = "oncegate", version, propagate_version = true, arg_required_else_help = true)]
+struct Line {
+    #[command(flatten)]
+    common: Common,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// What every command takes.
+#[derive(Args)]
+struct Common {
+    /// The configuration: a file, or a directory of *.toml files
+    #[arg(long, value_name = "F", global = true, default_value = "oncegate.toml")]
+    config: PathBuf,
+    /// Print one JSON document instead of text
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Show the whole story on this machine: a lost answer, and one refund
+    Demo(demo::DemoArgs),
+    /// Write a commented starter configuration and a CA
+    Init(init::InitArgs),
+    /// Run the sidecar in the foreground
+    Serve(serve::ServeArgs),
+    /// Run one command behind a sidecar of its own
+    Run(run::RunArgs),
+    /// Print the environment that an agent needs
+    Env(env::EnvArgs),
+    /// Judge the configuration and whether its secrets can be had
+    Check(check::CheckArgs),
+    /// Say which action a request means and what would happen, sending nothing
+    Explain(explain::ExplainArgs),
+    /// Make keys
+    #[command(subcommand)]
+    Key(key::KeyCommand),
+    /// List effects
+    Effects(effects::EffectsArgs),
+    /// Look at one effect
+    #[command(subcommand)]
+    Effect(effect::EffectCommand),
+    /// Show what is left of every limit
+    Limits(limits::LimitsArgs),
+    /// List the points where a test may stop the process
+    #[cfg(feature = "failpoints")]
+    Failpoints,
+}
+
+/// Reads the command line, does what it says, and gives the exit code.
+pub fn main() -> ExitCode {
+    let line = Line::parse();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            print::note(&format!("cannot start: {error}"));
+            return Exit::Failed.into();
+        }
+    };
+    let exit = match runtime.block_on(obey(line)) {
+        Ok(exit) => exit,
+        Err(stop) => {
+            print::note(&stop.message);
+            stop.exit
+        }
+    };
+    // A thread that still reads a file or a name must not keep a finished command alive.
+    runtime.shutdown_background();
+    exit.into()
+}
+
+async fn obey(line: Line) -> Result<Exit, Stop> {
+    let Line { common, command } = line;
+    logging::start(command.log_default())?;
+    match command {
+        Command::Demo(args) => demo::run(&common, &args).await,
+        Command::Init(args) => init::run(&common, &args),
+        Command::Serve(args) => serve::run(&common, &args).await,
+        Command::Run(args) => run::run(&common, &args).await,
+        Command::Env(args) => env::run(&common, &args),
+        Command::Check(args) => check::run(&common, &args).await,
+        Command::Explain(args) => explain::run(&common, &args),
+        Command::Key(command) => key::run(&common, &command),
+        Command::Effects(args) => effects::run(&common, &args).await,
+        Command::Effect(command) => effect::run(&common, &command).await,
+        Command::Limits(args) => limits::run(&common, &args).await,
+        #[cfg(feature = "failpoints")]
+        Command::Failpoints => Ok(failpoints::run(&common)),
+    }
+}
+
+impl Command {
+    /// What is logged when `ONCEGATE_LOG` does not say.
+    fn log_default(&self) -> &'static str {
+        match self {
+            Self::Serve(_) => "info",
+            Self::Demo(_) => "off",
+            Self::Init(_)
+            | Self::Run(_)
+            | Self::Env(_)
+            | Self::Check(_)
+            | Self::Explain(_)
+            | Self::Key(_)
+            | Self::Effects(_)
+            | Self::Effect(_)
+            | Self::Limits(_) => "warn",
+            #[cfg(feature = "failpoints")]
+            Self::Failpoints => "warn",
+        }
+    }
+}
+
+/// Reads the configuration that `--config` names.
+fn load(common: &Common) -> Result<crate::load::Loaded, Stop> {
+    crate::load::load(&common.config).map_err(|error| Stop::usage(unloaded(&error)))
+}
+
+/// What to say when there is no configuration.
+fn unloaded(error: &crate::load::LoadError) -> String {
+    use crate::load::LoadError;
+    match error {
+        LoadError::Faults(faults) => {
+            let number = faults.len();
+            let plural = if number == 1 { "fault" } else { "faults" };
+            format!("the configuration has {number} {plural}:\n{error}")
+        }
+        LoadError::Read { .. } | LoadError::Empty { .. } => {
+            format!("{}\nName it with --config, or write one with `oncegate init`.", chain(error))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        use clap::CommandFactory;
+        Line::command().debug_assert();
+    }
+
+    #[test]
+    fn common_flags_stand_anywhere() {
+        let line = Line::try_parse_from(["oncegate", "limits", "--json", "--config", "x.toml"]).unwrap();
+        assert!(line.common.json);
+        assert_eq!(line.common.config, PathBuf::from("x.toml"));
+    }
+
+    #[test]
+    fn a_command_to_run_keeps_its_own_flags() {
+        let line = Line::try_parse_from(["oncegate", "run", "--as", "a", "--", "curl", "--json", "x"]).unwrap();
+        assert!(!line.common.json);
+        assert!(matches!(line.command, Command::Run(_)));
+    }
+}

@@ -1,0 +1,198 @@
+//! A small client of the control API: one request, one connection, never a second try.
+
+use std::path::Path;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper::client::conn::http1;
+use hyper::{Method, Request, header};
+use hyper_util::rt::TokioIo;
+use oncegate_policy::authority::Authority;
+use serde_json::Value;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::exit::{Exit, Stop, chain};
+use super::{Common, serve};
+
+/// For one whole exchange; a look at the provider may take most of it.
+const CALL_TIMEOUT: Duration = Duration::from_secs(60);
+/// Most bytes of one answer.
+const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Where the API is, and the key for it.
+pub(crate) struct Api {
+    authority: Authority,
+    /// What stands before `/api/v2`, without a trailing slash.
+    prefix: String,
+    key: String,
+}
+
+/// An answer of the API, as far as commands care.
+pub(crate) enum Answer {
+    /// The `data`.
+    Data(Value),
+    /// An error object.
+    Refused {
+        /// The HTTP status.
+        status: u16,
+        /// `CODE: message`.
+        text: String,
+    },
+}
+
+impl Api {
+    /// The API that `ONCEGATE_URL` names, or else the one of the configuration.
+    pub(crate) fn new(common: &Common, key: String) -> Result<Self, Stop> {
+        let (authority, prefix) = match std::env::var("ONCEGATE_URL") {
+            Ok(url) => parse_url(&url).map_err(|fault| Stop::usage(format!("ONCEGATE_URL: {fault}")))?,
+            Err(_) => (configured(common)?, String::new()),
+        };
+        Ok(Self { authority, prefix, key })
+    }
+
+    /// Makes one call; `path` begins with a slash and stands below `/api/v2`.
+    pub(crate) async fn call(&self, method: Method, path: &str) -> Result<Answer, Stop> {
+        let (status, body) = match timeout(CALL_TIMEOUT, self.exchange(method, path)).await {
+            Ok(answered) => answered?,
+            Err(_) => return Err(Stop::failed(format!("the sidecar at {} did not answer", self.authority))),
+        };
+        read(status, &body).ok_or_else(|| {
+            Stop::failed(format!("{} answered {status}, but not as Oncegate's API does", self.authority))
+        })
+    }
+
+    async fn exchange(&self, method: Method, path: &str) -> Result<(u16, Bytes), Stop> {
+        let broken = |error: &dyn std::error::Error| {
+            Stop::failed(format!("the sidecar at {} broke off: {}", self.authority, chain(error)))
+        };
+        let stream = TcpStream::connect((self.authority.host.as_str(), self.authority.port)).await.map_err(|error| {
+            Stop::usage(format!(
+                "no sidecar at {}: {error}\nStart one with `oncegate serve`, or read its database with --db.",
+                self.authority
+            ))
+        })?;
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| broken(&error))?;
+        let connection = tokio::spawn(connection);
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("{}/api/v2{path}", self.prefix))
+            .header(header::HOST, self.authority.to_string())
+            .header(header::AUTHORIZATION, format!("Bearer {}", self.key))
+            .header(header::ACCEPT, "application/json")
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(Empty::<Bytes>::new())
+            .map_err(|_| Stop::usage("ONCEGATE_KEY or ONCEGATE_URL holds a character that HTTP does not allow"))?;
+        let response = sender.send_request(request).await.map_err(|error| broken(&error))?;
+        let status = response.status().as_u16();
+        let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX)
+            .collect()
+            .await
+            .map_err(|error| broken(error.as_ref()))?
+            .to_bytes();
+        connection.abort();
+        Ok((status, body))
+    }
+}
+
+/// The data of an answer, or the end of the command.
+pub(crate) fn expect_data(answer: Answer) -> Result<Value, Stop> {
+    match answer {
+        Answer::Data(data) => Ok(data),
+        Answer::Refused { status, text } => Err(Stop { exit: exit_of(status), message: text }),
+    }
+}
+
+/// How a command ends that the API did not serve.
+fn exit_of(status: u16) -> Exit {
+    match status {
+        // A wrong key, or a parameter that the API does not know: wrong usage.
+        400 | 401 => Exit::Usage,
+        403 | 409 => Exit::Refused,
+        _ => Exit::Failed,
+    }
+}
+
+fn read(status: u16, body: &[u8]) -> Option<Answer> {
+    let mut envelope: Value = serde_json::from_slice(body).ok()?;
+    if envelope.get("success")?.as_bool()? {
+        return Some(Answer::Data(envelope.get_mut("data")?.take()));
+    }
+    let error = envelope.get("error")?;
+    let text = format!("{}: {}", error.get("code")?.as_str()?, error.get("message")?.as_str()?);
+    Some(Answer::Refused { status, text })
+}
+
+fn configured(common: &Common) -> Result<Authority, Stop> {
+    let loaded = super::load(common)?;
+    let mut listen = loaded.config.control.listen;
+    if listen.port() == 0 {
+        let file = serve::control_file(&loaded.database());
+        listen = running_address(&file)?;
+    }
+    if listen.ip().is_unspecified() {
+        listen.set_ip(if listen.is_ipv4() {
+            std::net::Ipv4Addr::LOCALHOST.into()
+        } else {
+            std::net::Ipv6Addr::LOCALHOST.into()
+        });
+    }
+    Ok(Authority { host: listen.ip().to_string(), port: listen.port() })
+}
+
+fn running_address(file: &Path) -> Result<std::net::SocketAddr, Stop> {
+    let text = std::fs::read_to_string(file).map_err(|error| {
+        Stop::usage(format!(
+            "no sidecar of this configuration runs ({}: {error})\nStart one with `oncegate serve`, or set ONCEGATE_URL.",
+            file.display()
+        ))
+    })?;
+    text.trim().parse().map_err(|_| Stop::usage(format!("{} holds no address", file.display())))
+}
+
+/// `http://host:port/prefix`
+fn parse_url(url: &str) -> Result<(Authority, String), String> {
+    let rest = match url.split_once("://") {
+        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => rest,
+        Some((scheme, _)) => return Err(format!("{scheme} is not spoken here: write http://host:port")),
+        None => return Err("write it as http://host:port".to_owned()),
+    };
+    let (authority, path) = match rest.find('/') {
+        Some(at) => rest.split_at(at),
+        None => (rest, ""),
+    };
+    let authority = Authority::parse(authority, Some(80)).map_err(|fault| fault.to_string())?;
+    Ok((authority, path.trim_end_matches('/').to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_of_the_api() {
+        let read = |url: &str| parse_url(url).map(|(authority, prefix)| (authority.to_string(), prefix));
+        assert_eq!(read("http://127.0.0.1:8081"), Ok(("127.0.0.1:8081".into(), String::new())));
+        assert_eq!(read("http://127.0.0.1:8081/"), Ok(("127.0.0.1:8081".into(), String::new())));
+        assert_eq!(read("http://[::1]:1/og/"), Ok(("[::1]:1".into(), "/og".into())));
+        for bad in ["127.0.0.1:8081", "https://127.0.0.1", "http://user@x", "http://"] {
+            assert!(read(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn statuses_become_exit_codes() {
+        assert_eq!([400, 401, 403, 409, 404, 500].map(|status| exit_of(status).number()), [2, 2, 15, 15, 1, 1]);
+    }
+
+    #[test]
+    fn both_envelopes_are_read() {
+        let data = read(200, br#"{"success":true,"data":{"id":"x"}}"#).unwrap();
+        assert!(matches!(data, Answer::Data(value) if value["id"] == "x"));
+        let refused = read(409, br#"{"success":false,"error":{"code":"CONFLICT","message":"settled"}}"#).unwrap();
+        assert!(matches!(refused, Answer::Refused { status: 409, text } if text == "CONFLICT: settled"));
+        assert!(read(200, b"<html>").is_none());
+        assert!(read(200, br#"{"success":false,"error":"text"}"#).is_none());
+    }
+}

@@ -1,0 +1,196 @@
+//! Where `oncegate run` asks a sidecar that already holds the database for a place behind it: a Unix socket
+//! beside the database, mode 0600. Whoever may connect there could read the database and the CA's key as well.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use oncegate_policy::caller::CallerName;
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::exit::Stop;
+use crate::serve::Running;
+use crate::state::Sidecar;
+
+/// Most bytes of one line.
+const LINE_BYTES_MAX: u64 = 16 * 1024;
+/// For one line to arrive.
+const LINE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What `run` asks for.
+#[derive(Serialize, Deserialize)]
+struct Ask {
+    caller: String,
+}
+
+/// What it is given.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Gate {
+    /// Where agents connect.
+    pub(crate) proxy: SocketAddr,
+    /// System roots and our CA.
+    pub(crate) bundle: PathBuf,
+    /// Our CA alone.
+    pub(crate) ca: PathBuf,
+    /// A key for one run.
+    pub(crate) token: String,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Reply {
+    Gate(Gate),
+    Refused(String),
+}
+
+/// The open desk; closed, and its socket removed, when dropped.
+pub(crate) struct Desk {
+    path: PathBuf,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Desk {
+    fn drop(&mut self) {
+        self.task.abort();
+        // If it is gone already, so much the better.
+        drop(std::fs::remove_file(&self.path));
+    }
+}
+
+/// A place behind a sidecar of this process.
+pub(crate) fn gate(running: &Running, caller: &CallerName) -> Option<Gate> {
+    issue(running.sidecar(), &Place::of(running), caller)
+}
+
+#[derive(Clone)]
+struct Place {
+    proxy: SocketAddr,
+    bundle: PathBuf,
+    ca: PathBuf,
+}
+
+impl Place {
+    fn of(running: &Running) -> Self {
+        Self {
+            proxy: running.proxy_addr(),
+            bundle: running.bundle().to_owned(),
+            ca: running.ca_pem().to_owned(),
+        }
+    }
+}
+
+fn issue(sidecar: &Sidecar, place: &Place, caller: &CallerName) -> Option<Gate> {
+    let token = sidecar.issue_run_token(caller)?;
+    let Place { proxy, bundle, ca } = place.clone();
+    Some(Gate { proxy, bundle, ca, token })
+}
+
+fn socket(database: &Path) -> PathBuf {
+    database.with_file_name("run.sock")
+}
+
+/// Opens the desk of a running sidecar. The database's lock is held, so a socket that is there is a dead one.
+pub(crate) fn open(database: &Path, running: &Running) -> io::Result<Desk> {
+    let path = socket(database);
+    let listener = bind_private(&path)?;
+    let task = tokio::spawn(serve(listener, Arc::clone(running.sidecar()), Place::of(running)));
+    Ok(Desk { path, task })
+}
+
+/// Binds in a directory that nobody else may enter, and moves the socket out once its mode is right: it is never
+/// open to others, even for an instant.
+fn bind_private(path: &Path) -> io::Result<UnixListener> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let private = tempfile::Builder::new()
+        .prefix(".og-")
+        .permissions(std::fs::Permissions::from_mode(0o700))
+        .tempdir_in(directory)?;
+    let hidden = private.path().join("s");
+    let listener = UnixListener::bind(&hidden)?;
+    std::fs::set_permissions(&hidden, std::fs::Permissions::from_mode(0o600))?;
+    std::fs::rename(&hidden, path)?;
+    Ok(listener)
+}
+
+async fn serve(listener: UnixListener, sidecar: Arc<Sidecar>, place: Place) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                tokio::spawn(attend(stream, Arc::clone(&sidecar), place.clone()));
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a run could not attach");
+                // Out of descriptors: trying again at once would only fill the log.
+                tokio::time::sleep(Duration::from_millis(200)).await;
+            }
+        }
+    }
+}
+
+async fn attend(mut stream: UnixStream, sidecar: Arc<Sidecar>, place: Place) {
+    let Ok(ask) = read_line::<Ask>(&mut stream).await else { return };
+    let gate = CallerName::parse(&ask.caller).and_then(|caller| issue(&sidecar, &place, &caller));
+    let reply = match gate {
+        Some(gate) => Reply::Gate(gate),
+        None => Reply::Refused(format!("the running sidecar knows no caller `{}`", ask.caller)),
+    };
+    tracing::info!(caller.name = ask.caller, granted = matches!(reply, Reply::Gate(_)), "a run asks to attach");
+    // Whoever asked may have gone; then there is nobody to tell.
+    drop(write_line(&mut stream, &reply).await);
+}
+
+/// Asks the sidecar that holds the database for a place. `None` when there is none.
+pub(crate) async fn ask(database: &Path, caller: &CallerName) -> Result<Option<Gate>, Stop> {
+    let Ok(mut stream) = UnixStream::connect(socket(database)).await else { return Ok(None) };
+    let failed = |error: io::Error| Stop::failed(format!("the running sidecar did not answer: {error}"));
+    write_line(&mut stream, &Ask { caller: caller.to_string() }).await.map_err(failed)?;
+    match read_line::<Reply>(&mut stream).await.map_err(failed)? {
+        Reply::Gate(gate) => Ok(Some(gate)),
+        Reply::Refused(why) => Err(Stop::usage(why)),
+    }
+}
+
+async fn read_line<T: serde::de::DeserializeOwned>(stream: &mut UnixStream) -> io::Result<T> {
+    let mut line = String::new();
+    let mut reader = BufReader::new(stream.take(LINE_BYTES_MAX));
+    timeout(LINE_TIMEOUT, reader.read_line(&mut line)).await.map_err(io::Error::from)??;
+    serde_json::from_str(&line).map_err(io::Error::from)
+}
+
+async fn write_line<T: Serialize>(stream: &mut UnixStream, value: &T) -> io::Result<()> {
+    let line = format!("{}\n", serde_json::to_string(value)?);
+    stream.write_all(line.as_bytes()).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_socket_is_private_and_replaces_a_dead_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("run.sock");
+        drop(bind_private(&path).unwrap());
+        let listener = bind_private(&path).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+        let (asking, answering) = tokio::join!(UnixStream::connect(&path), listener.accept());
+        let (mut asking, (mut answering, _)) = (asking.unwrap(), answering.unwrap());
+        write_line(&mut asking, &Ask { caller: "agent".into() }).await.unwrap();
+        assert_eq!(read_line::<Ask>(&mut answering).await.unwrap().caller, "agent");
+    }
+
+    #[tokio::test]
+    async fn without_a_sidecar_there_is_no_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let caller = CallerName::parse("agent").unwrap();
+        assert!(ask(&dir.path().join("oncegate.db"), &caller).await.unwrap().is_none());
+    }
+}

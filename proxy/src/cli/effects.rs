@@ -1,0 +1,81 @@
+//! `oncegate effects`: what was done, newest first.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::exit::{Exit, Stop};
+use super::source::{Source, Wanted, shaped};
+use super::table::{Align, table};
+use super::{Common, print, words};
+use crate::control::view::EffectJson;
+
+#[derive(Args)]
+pub(crate) struct EffectsArgs {
+    /// Only what is waiting, on its way or unknown
+    #[arg(long)]
+    unresolved: bool,
+    /// Only this action
+    #[arg(long, value_name = "A")]
+    action: Option<String>,
+    /// Only under this key: the operation's or the caller's
+    #[arg(long, value_name = "K")]
+    key: Option<String>,
+    /// At most so many
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=200))]
+    limit: u32,
+    /// After so many
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    offset: u32,
+    /// Read this database instead of asking a sidecar
+    #[arg(long, value_name = "FILE")]
+    db: Option<PathBuf>,
+}
+
+/// Lists effects.
+pub(crate) async fn run(common: &Common, args: &EffectsArgs) -> Result<Exit, Stop> {
+    let source = Source::choose(common, args.db.as_deref())?;
+    let wanted = Wanted {
+        unresolved: args.unresolved,
+        action: args.action.clone(),
+        key: args.key.clone(),
+        limit: args.limit,
+        offset: args.offset,
+    };
+    let document = source.effects(&wanted).await?;
+    if common.json {
+        print::json(&document);
+        return Ok(Exit::Done);
+    }
+    let effects: Vec<EffectJson> = shaped(&document)?;
+    if effects.is_empty() {
+        print::note("no effects");
+        return Ok(Exit::Done);
+    }
+    let rows: Vec<_> = effects.iter().map(row).collect();
+    let columns = [
+        ("EFFECT", Align::Left),
+        ("ACTION", Align::Left),
+        ("OUTCOME", Align::Left),
+        ("GRADE", Align::Left),
+        ("AMOUNT", Align::Right),
+        ("SUBJECT", Align::Left),
+        ("CALLER", Align::Left),
+        ("CREATED", Align::Left),
+    ];
+    print::out(&table(&columns, &rows));
+    Ok(Exit::Done)
+}
+
+fn row(effect: &EffectJson) -> Vec<String> {
+    vec![
+        effect.id.clone(),
+        effect.action.clone(),
+        effect.outcome.clone(),
+        effect.grade.clone(),
+        words::impact(effect.impact.as_ref()),
+        effect.subject.clone().unwrap_or_else(|| "-".to_owned()),
+        effect.caller.clone(),
+        effect.created_at.clone(),
+    ]
+}

@@ -1,0 +1,178 @@
+//! `oncegate env`: the exports that an agent needs.
+
+use clap::{Args, ValueEnum};
+use crate::load::Loaded;
+use oncegate_config::model::{Caller, CallerListen};
+use oncegate_policy::caller::{CallerName, Scope};
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+
+use super::environment::{Change, Place, REMOVED, applied, changes, proxy_url};
+use super::exit::{Exit, Stop};
+use super::{Common, print, shims};
+
+#[derive(Args)]
+pub(crate) struct EnvArgs {
+    /// The caller that the agent is; may be left out when only one may invoke actions
+    #[arg(long = "as", value_name = "CALLER")]
+    caller: Option<String>,
+    /// The caller's key; not needed when it has a listener of its own
+    #[arg(long, env = "ONCEGATE_AGENT_KEY", hide_env_values = true)]
+    key: Option<String>,
+    /// How to write it
+    #[arg(long, value_enum, default_value = "sh")]
+    shell: Shell,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Shell {
+    /// For `eval` in sh, bash and zsh
+    Sh,
+    /// For `source` in fish
+    Fish,
+    /// One JSON object
+    Json,
+}
+
+/// Prints the environment; writes the helper files, and nothing else.
+pub(crate) fn run(common: &Common, args: &EnvArgs) -> Result<Exit, Stop> {
+    let loaded = super::load(common)?;
+    let (name, caller) = which_caller(&loaded, args.caller.as_deref())?;
+    let (listen, credentials) = match (&caller.listen, &args.key) {
+        (Some(CallerListen::Tcp(listen)), _) => (*listen, None),
+        (Some(CallerListen::Unix(_)) | None, Some(key)) => {
+            check_key(name, caller, key)?;
+            (loaded.config.proxy.listen, Some((name, key.as_str())))
+        }
+        (Some(CallerListen::Unix(_)) | None, None) => {
+            return Err(Stop::usage(format!(
+                "give the key of {name} with --key, or give it a port of its own (listen = …) in the configuration"
+            )));
+        }
+    };
+    if listen.port() == 0 {
+        return Err(Stop::usage(
+            "the proxy's port is 0, so nobody knows it before it runs: give it one, or use `oncegate run`",
+        ));
+    }
+    let ca_dir = loaded.ca_dir();
+    let (bundle, ca) = (ca_dir.join("bundle.pem"), ca_dir.join("ca.pem"));
+    if !bundle.exists() {
+        return Err(Stop::usage(format!(
+            "{} is not there yet: run `oncegate init` or start `oncegate serve` first",
+            bundle.display()
+        )));
+    }
+    let shims = shims::write(&ca_dir)?;
+    let host = reachable(listen.ip());
+    let authority = std::net::SocketAddr::new(host, listen.port()).to_string();
+    let changes = changes(&Place {
+        proxy_url: &proxy_url(&authority, credentials),
+        proxy_host: &host.to_string(),
+        proxy_port: listen.port(),
+        bundle: &bundle,
+        ca: &ca,
+        shims: &shims,
+    });
+    print::out(&written(&changes, if common.json { Shell::Json } else { args.shell })?);
+    Ok(Exit::Done)
+}
+
+/// Where a client on this machine connects for a listener on this address.
+pub(crate) fn reachable(listen: std::net::IpAddr) -> std::net::IpAddr {
+    match listen {
+        std::net::IpAddr::V4(ip) if ip.is_unspecified() => std::net::Ipv4Addr::LOCALHOST.into(),
+        std::net::IpAddr::V6(ip) if ip.is_unspecified() => std::net::Ipv6Addr::LOCALHOST.into(),
+        std::net::IpAddr::V4(_) | std::net::IpAddr::V6(_) => listen,
+    }
+}
+
+/// The named caller, or the only one that may invoke actions.
+pub(crate) fn which_caller<'a>(
+    loaded: &'a Loaded,
+    name: Option<&str>,
+) -> Result<(&'a CallerName, &'a Caller), Stop> {
+    let callers = &loaded.config.callers;
+    if let Some(name) = name {
+        return callers.iter().find(|(known, _)| known.as_str() == name).ok_or_else(|| {
+            let known: Vec<_> = callers.keys().map(CallerName::as_str).collect();
+            Stop::usage(format!("there is no caller `{name}`; declared are: {}", known.join(", ")))
+        });
+    }
+    let able: Vec<_> =
+        callers.iter().filter(|(_, caller)| caller.scopes.contains(&Scope::ActionsInvoke)).collect();
+    match able.as_slice() {
+        [only] => Ok(*only),
+        [] => Err(Stop::usage("no caller has the scope actions:invoke")),
+        several => {
+            let names: Vec<_> = several.iter().map(|(name, _)| name.as_str()).collect();
+            Err(Stop::usage(format!("say which caller it is with --as: {}", names.join(", "))))
+        }
+    }
+}
+
+fn check_key(name: &CallerName, caller: &Caller, key: &str) -> Result<(), Stop> {
+    let digest: [u8; 32] = Sha256::digest(key.as_bytes()).into();
+    if caller.key_sha256.contains(&digest) {
+        return Ok(());
+    }
+    Err(Stop::usage(format!("this is not the key of {name}")))
+}
+
+fn written(changes: &[(&'static str, Change)], shell: Shell) -> Result<String, Stop> {
+    let lines = |removed: &dyn Fn(&str) -> String, one: &dyn Fn(&str, &Change) -> String| {
+        let removed = REMOVED.iter().map(|name| removed(name));
+        removed.chain(changes.iter().map(|(name, change)| one(name, change))).collect::<String>()
+    };
+    Ok(match shell {
+        Shell::Sh => lines(&|name| format!("unset {name}\n"), &sh),
+        Shell::Fish => lines(&|name| format!("set -e {name}\n"), &fish),
+        Shell::Json => {
+            let after = |name: &str, change: &Change| applied(change, std::env::var(name).ok().as_deref());
+            let all: BTreeMap<_, _> = changes.iter().map(|(name, change)| (*name, after(name, change))).collect();
+            let text = serde_json::to_string_pretty(&all).map_err(|error| Stop::failed(error.to_string()))?;
+            format!("{text}\n")
+        }
+    })
+}
+
+fn sh(name: &str, change: &Change) -> String {
+    match change {
+        Change::Set(value) => format!("export {name}={}\n", sh_quoted(value)),
+        Change::Before(value, separator) => {
+            format!("export {name}={}\"${{{name}:+{separator}${name}}}\"\n", sh_quoted(value))
+        }
+    }
+}
+
+fn fish(name: &str, change: &Change) -> String {
+    match change {
+        Change::Set(value) => format!("set -gx {name} {}\n", fish_quoted(value)),
+        // Fish joins variables whose names end in PATH with colons, and all others with spaces.
+        Change::Before(value, _) => format!("set -gx {name} {} ${name}\n", fish_quoted(value)),
+    }
+}
+
+fn sh_quoted(value: &str) -> String {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_./:@%+,=".contains(&b);
+    if value.bytes().all(plain) { value.to_owned() } else { format!("'{}'", value.replace('\'', r"'\''")) }
+}
+
+fn fish_quoted(value: &str) -> String {
+    format!("'{}'", value.replace('\\', r"\\").replace('\'', r"\'"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_shell_reads_what_it_is_given() {
+        let set = Change::Set("/a b/it's.pem".into());
+        let before = Change::Before("/x".into(), ":");
+        assert_eq!(sh("A", &set), "export A='/a b/it'\\''s.pem'\n");
+        assert_eq!(sh("PYTHONPATH", &before), "export PYTHONPATH=/x\"${PYTHONPATH:+:$PYTHONPATH}\"\n");
+        assert_eq!(fish("A", &set), "set -gx A '/a b/it\\'s.pem'\n");
+        assert_eq!(fish("PYTHONPATH", &before), "set -gx PYTHONPATH '/x' $PYTHONPATH\n");
+    }
+}

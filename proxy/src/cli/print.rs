@@ -1,0 +1,31 @@
+//! The only place that writes to standard output and standard error. A reader that has gone away (`| head`) is
+//! not an error.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+/// Prints text to standard output as it is.
+pub(crate) fn out(text: &str) {
+    let mut stdout = io::stdout().lock();
+    // A closed pipe is the reader's choice; there is nobody left to tell.
+    drop(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()));
+}
+
+/// Prints a line to standard output.
+pub(crate) fn line(text: &str) {
+    out(&format!("{text}\n"));
+}
+
+/// Prints one JSON document to standard output.
+pub(crate) fn json<T: Serialize>(document: &T) {
+    match serde_json::to_string_pretty(document) {
+        Ok(text) => line(&text),
+        Err(error) => note(&format!("cannot print the JSON document: {error}")),
+    }
+}
+
+/// Prints a line for a person to standard error.
+pub(crate) fn note(text: &str) {
+    drop(writeln!(io::stderr().lock(), "oncegate: {text}"));
+}

@@ -1,0 +1,182 @@
+//! `oncegate run`: one command behind a sidecar: the one that already holds the database, or else one of its own
+//! for as long as the command lives.
+
+use std::ffi::OsString;
+use std::io::{self, IsTerminal};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+
+use clap::Args;
+use oncegate_config::model::SecretSource;
+use oncegate_policy::caller::CallerName;
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::process::{Child, Command};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::desk::{self, Gate};
+use super::environment::{Place, REMOVED, applied, changes, proxy_url};
+use super::exit::{Exit, Stop};
+use super::{Common, env, serve, shims};
+use crate::load::Loaded;
+use crate::serve::Running;
+
+/// Keys of people and of the API, which no agent may inherit.
+const KEYS: [&str; 2] = ["ONCEGATE_KEY", "ONCEGATE_AGENT_KEY"];
+/// As shells do for a command that is not there, or cannot be run.
+const NOT_FOUND: u8 = 127;
+const NOT_RUNNABLE: u8 = 126;
+
+#[derive(Args)]
+pub(crate) struct RunArgs {
+    /// The caller that the command is; may be left out when only one may invoke actions
+    #[arg(long = "as", value_name = "CALLER")]
+    caller: Option<String>,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+/// Runs the command behind a sidecar and exits with its code.
+pub(crate) async fn run(common: &Common, args: &RunArgs) -> Result<Exit, Stop> {
+    let loaded = super::load(common)?;
+    let (caller, _) = env::which_caller(&loaded, args.caller.as_deref())?;
+    let caller = caller.clone();
+    // Before the command lives: a signal that comes early must not end us and leave it behind.
+    let mut signals = Forwarded::new()?;
+    if let Some(gate) = desk::ask(&loaded.database(), &caller).await? {
+        let mut child = start(&loaded, &gate, &caller, &args.command)?;
+        return Ok(Exit::Command(code(wait(&mut child, &mut signals).await?)));
+    }
+    let (running, files) = serve::start(loaded.clone(), None).await?;
+    let status = match own(&loaded, &running, &caller, &args.command) {
+        Ok(mut child) => wait(&mut child, &mut signals).await,
+        Err(stop) => Err(stop),
+    };
+    running.stop().await;
+    drop(files);
+    Ok(Exit::Command(code(status?)))
+}
+
+/// Starts the command behind a sidecar of this process.
+fn own(loaded: &Loaded, running: &Running, caller: &CallerName, line: &[OsString]) -> Result<Child, Stop> {
+    let gate = desk::gate(running, caller)
+        .ok_or_else(|| Stop::failed("the operating system gives no random numbers"))?;
+    start(loaded, &gate, caller, line)
+}
+
+fn start(loaded: &Loaded, gate: &Gate, caller: &CallerName, line: &[OsString]) -> Result<Child, Stop> {
+    let Some((program, arguments)) = line.split_first() else {
+        return Err(Stop::usage("there is no command to run"));
+    };
+    let mut command = Command::new(program);
+    command.args(arguments);
+    surround(&mut command, loaded, gate, caller);
+    command.spawn().map_err(|error| {
+        let code = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_RUNNABLE };
+        Stop { exit: Exit::Command(code), message: format!("cannot run {}: {error}", program.display()) }
+    })
+}
+
+/// Sets what makes clients use the proxy, and takes away every credential that belongs to the sidecar (P7).
+fn surround(command: &mut Command, loaded: &Loaded, gate: &Gate, caller: &CallerName) {
+    let host = env::reachable(gate.proxy.ip());
+    let authority = std::net::SocketAddr::new(host, gate.proxy.port()).to_string();
+    let set = changes(&Place {
+        proxy_url: &proxy_url(&authority, Some((caller, &gate.token))),
+        proxy_host: &host.to_string(),
+        proxy_port: gate.proxy.port(),
+        bundle: &gate.bundle,
+        ca: &gate.ca,
+        shims: &shims::places(&loaded.ca_dir()),
+    });
+    for (name, change) in set {
+        command.env(name, applied(&change, std::env::var(name).ok().as_deref()));
+    }
+    for name in removed(loaded) {
+        command.env_remove(name);
+    }
+}
+
+/// The variables that the command does not get.
+fn removed(loaded: &Loaded) -> Vec<String> {
+    let secrets = loaded.config.secrets.values().filter_map(|secret| match &secret.from {
+        SecretSource::Env(name) => Some(name.clone()),
+        SecretSource::File(_) | SecretSource::Command(_) | SecretSource::Vault => None,
+    });
+    KEYS.iter().chain(&REMOVED).map(|name| (*name).to_owned()).chain(secrets).collect()
+}
+
+async fn wait(child: &mut Child, signals: &mut Forwarded) -> Result<ExitStatus, Stop> {
+    let failed = |error: io::Error| Stop::failed(format!("cannot wait for the command: {error}"));
+    let pid = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+    loop {
+        tokio::select! {
+            status = child.wait() => return status.map_err(failed),
+            signal = signals.next() => {
+                if let (Some(pid), Some(signal)) = (pid, signal) {
+                    // It may have ended in this moment; then the wait says so.
+                    kill_process(pid, signal).ok();
+                }
+            }
+        }
+    }
+}
+
+/// The command's code; as shells count it when a signal ended it.
+fn code(status: ExitStatus) -> u8 {
+    let code = status.code().or_else(|| status.signal().map(|signal| signal.saturating_add(128)));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(Exit::Failed.number())
+}
+
+/// Signals that are the command's to handle.
+struct Forwarded {
+    listeners: Vec<(tokio::signal::unix::Signal, Option<Signal>)>,
+}
+
+impl Forwarded {
+    fn new() -> Result<Self, Stop> {
+        // A terminal sends these two to the command as well: it must not get them twice.
+        let terminal = io::stdin().is_terminal() || io::stdout().is_terminal() || io::stderr().is_terminal();
+        let unless_terminal = |signal| (!terminal).then_some(signal);
+        let wanted = [
+            (SignalKind::terminate(), Some(Signal::TERM)),
+            (SignalKind::hangup(), Some(Signal::HUP)),
+            (SignalKind::user_defined1(), Some(Signal::USR1)),
+            (SignalKind::user_defined2(), Some(Signal::USR2)),
+            (SignalKind::interrupt(), unless_terminal(Signal::INT)),
+            (SignalKind::quit(), unless_terminal(Signal::QUIT)),
+        ];
+        let mut listeners = Vec::new();
+        for (kind, forward) in wanted {
+            let listener =
+                signal(kind).map_err(|error| Stop::failed(format!("cannot listen for signals: {error}")))?;
+            listeners.push((listener, forward));
+        }
+        Ok(Self { listeners })
+    }
+
+    /// The next one; `None` when the command has it already.
+    async fn next(&mut self) -> Option<Signal> {
+        std::future::poll_fn(|context| {
+            for (listener, forward) in &mut self.listeners {
+                if listener.poll_recv(context).is_ready() {
+                    return std::task::Poll::Ready(*forward);
+                }
+            }
+            std::task::Poll::Pending
+        })
+        .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_counted_as_shells_do() {
+        for (raw, number) in [(0, 0), (7 << 8, 7), (15, 143), (9, 137)] {
+            assert_eq!(code(ExitStatus::from_raw(raw)), number);
+        }
+    }
+}

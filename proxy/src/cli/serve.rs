@@ -1,0 +1,174 @@
+//! `oncegate serve`: the sidecar in the foreground, until a signal ends it.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process;
+
+use clap::Args;
+use crate::load::Loaded;
+use crate::serve::{self, Options, Running};
+use serde_json::json;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::desk::{self, Desk};
+use super::exit::{Exit, Stop, chain};
+use super::{Common, print, shims};
+
+#[derive(Args)]
+pub(crate) struct ServeArgs {
+    /// Write {"proxy": …, "control": …, "pid": …} here as soon as requests are served
+    #[arg(long, value_name = "R")]
+    ready_file: Option<PathBuf>,
+}
+
+/// Serves until SIGTERM or SIGINT; a second one ends it at once.
+pub(crate) async fn run(common: &Common, args: &ServeArgs) -> Result<Exit, Stop> {
+    let mut signals = Signals::new()?;
+    if let Some(path) = &args.ready_file {
+        // What an earlier run left must not pass for this one.
+        remove(path);
+    }
+    let (running, files) = start(super::load(common)?, args.ready_file.as_deref()).await?;
+    if common.json {
+        print::json(&addresses(&running));
+    } else {
+        print::note(&format!(
+            "serving: proxy {}, control {}, CA bundle {}",
+            running.proxy_addr(),
+            running.control_addr(),
+            running.bundle().display()
+        ));
+    }
+    signals.next().await;
+    print::note("stopping: open requests are finished first; a second signal ends at once");
+    tokio::select! {
+        () = running.stop() => {}
+        () = signals.next() => return Err(Stop::failed("stopped before open requests were finished")),
+    }
+    drop(files);
+    Ok(Exit::Done)
+}
+
+/// Starts the sidecar that the configuration describes, and writes the files that tell others where it is.
+pub(crate) async fn start(loaded: Loaded, ready_file: Option<&Path>) -> Result<(Running, Files), Stop> {
+    for warning in &loaded.warnings {
+        tracing::warn!("{warning}");
+    }
+    let database = loaded.database();
+    let ca_dir = loaded.ca_dir();
+    let running =
+        serve::start(loaded, Options::default()).await.map_err(|error| Stop::usage(chain(&error)))?;
+    // From here on a failure must not leave the sidecar behind.
+    match announce(&running, &database, &ca_dir, ready_file) {
+        Ok(files) => Ok((running, files)),
+        Err(stop) => {
+            running.stop().await;
+            Err(stop)
+        }
+    }
+}
+
+fn announce(running: &Running, database: &Path, ca_dir: &Path, ready_file: Option<&Path>) -> Result<Files, Stop> {
+    shims::write(ca_dir)?;
+    let mut files = Files { paths: Vec::new(), _desk: None };
+    let control_file = control_file(database);
+    publish(&control_file, &format!("{}\n", running.control_addr()))?;
+    files.paths.push(control_file);
+    match desk::open(database, running) {
+        Ok(desk) => files._desk = Some(desk),
+        // A path that is too long for a socket, most often. Everything but attaching works without it.
+        Err(error) => tracing::warn!(%error, "`oncegate run` cannot attach to this sidecar"),
+    }
+    if let Some(path) = ready_file {
+        publish(path, &format!("{}\n", addresses(running)))?;
+        files.paths.push(path.to_owned());
+    }
+    Ok(files)
+}
+
+fn addresses(running: &Running) -> serde_json::Value {
+    json!({
+        "proxy": running.proxy_addr().to_string(),
+        "control": running.control_addr().to_string(),
+        "pid": process::id(),
+    })
+}
+
+/// Where a running sidecar says where its API listens, since port 0 is allowed: beside its database.
+pub(crate) fn control_file(database: &Path) -> PathBuf {
+    database.with_file_name("control.addr")
+}
+
+/// Files that are true only while the sidecar runs; removed when dropped.
+pub(crate) struct Files {
+    paths: Vec<PathBuf>,
+    /// Closes by itself.
+    _desk: Option<Desk>,
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        self.paths.iter().for_each(|path| remove(path));
+    }
+}
+
+fn remove(path: &Path) {
+    // Usually it is not there; if it cannot be removed, writing the new one will say why.
+    drop(std::fs::remove_file(path));
+}
+
+/// Puts a file in place whole, mode 0600: a reader sees the old one, none, or this one.
+pub(crate) fn publish(path: &Path, text: &str) -> Result<(), Stop> {
+    let directory = match path.parent() {
+        Some(directory) if !directory.as_os_str().is_empty() => directory,
+        Some(_) | None => Path::new("."),
+    };
+    let write = || {
+        let mut file = tempfile::Builder::new().prefix(".oncegate-").tempfile_in(directory)?;
+        file.write_all(text.as_bytes())?;
+        file.persist(path).map_err(|error| error.error)
+    };
+    write().map(drop).map_err(|error: std::io::Error| Stop::usage(format!("cannot write {}: {error}", path.display())))
+}
+
+/// The signals that ask a process to end.
+pub(crate) struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    /// Listens from now on.
+    pub(crate) fn new() -> Result<Self, Stop> {
+        let listen =
+            |kind| signal(kind).map_err(|error| Stop::failed(format!("cannot listen for signals: {error}")));
+        Ok(Self { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
+    }
+
+    /// Waits for either.
+    pub(crate) async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_published_file_is_whole_private_and_gone_afterwards() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("ready.json");
+        publish(&path, "{}\n").unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "{}\n");
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+        drop(Files { paths: vec![path.clone()], _desk: None });
+        assert!(!path.exists());
+    }
+}

@@ -1,0 +1,134 @@
+//! The envelope: every answer of the API, also for errors that no handler made, has one of two shapes.
+
+use axum::Json;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::page::Pagination;
+
+/// Why the API says no. The code, not the status, is what clients go by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ErrorCode {
+    /// No key, or one that nobody has.
+    AuthenticationFailed,
+    /// The key may not do this, or the request comes from where none may.
+    Authorization,
+    /// No such thing.
+    NotFound,
+    /// Not a method of this path.
+    MethodNotAllowed,
+    /// The request does not say what it should.
+    Validation,
+    /// More bytes than any request of the API has.
+    BodyTooLarge,
+    /// What stands there does not allow it now.
+    Conflict,
+    /// A fault of ours.
+    Internal,
+}
+
+impl ErrorCode {
+    fn word(self) -> &'static str {
+        match self {
+            Self::AuthenticationFailed => "AUTHENTICATION_FAILED",
+            Self::Authorization => "AUTHORIZATION_ERROR",
+            Self::NotFound => "NOT_FOUND",
+            Self::MethodNotAllowed => "METHOD_NOT_ALLOWED",
+            Self::Validation => "VALIDATION_ERROR",
+            Self::BodyTooLarge => "PAYLOAD_TOO_LARGE",
+            Self::Conflict => "CONFLICT",
+            Self::Internal => "INTERNAL_ERROR",
+        }
+    }
+
+    fn status(self) -> StatusCode {
+        match self {
+            Self::AuthenticationFailed => StatusCode::UNAUTHORIZED,
+            Self::Authorization => StatusCode::FORBIDDEN,
+            Self::NotFound => StatusCode::NOT_FOUND,
+            Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+            Self::Validation => StatusCode::BAD_REQUEST,
+            Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Conflict => StatusCode::CONFLICT,
+            Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+}
+
+/// An error as the API says it.
+#[derive(Clone, Debug)]
+pub(crate) struct ApiError {
+    code: ErrorCode,
+    message: String,
+    details: Option<Value>,
+}
+
+impl ApiError {
+    /// An error without details.
+    pub(crate) fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), details: None }
+    }
+
+    /// The same with details, which are all that some clients keep.
+    pub(crate) fn with_details(self, details: Value) -> Self {
+        Self { details: Some(details), ..self }
+    }
+
+    /// One parameter is wrong.
+    pub(crate) fn parameter(name: &str, expected: &str) -> Self {
+        Self::new(ErrorCode::Validation, format!("`{name}` must be {expected}"))
+            .with_details(json!([{ "field": name, "message": format!("must be {expected}") }]))
+    }
+
+    /// Something that is not there.
+    pub(crate) fn not_found(what: &str) -> Self {
+        Self::new(ErrorCode::NotFound, format!("there is no such {what}"))
+    }
+
+    /// A fault of ours: the cause goes to the log, not to the client.
+    pub(crate) fn internal(step: &'static str, cause: &dyn std::error::Error) -> Self {
+        tracing::error!(error = %chain(cause), "the API could not {step}");
+        Self::new(ErrorCode::Internal, format!("could not {step}; the sidecar's log says why"))
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let mut error = json!({ "code": self.code.word(), "message": self.message });
+        if let (Some(members), Some(details)) = (error.as_object_mut(), self.details) {
+            members.insert("details".to_owned(), details);
+        }
+        let body = Json(json!({ "success": false, "error": error }));
+        let mut response = (self.code.status(), body).into_response();
+        if self.code == ErrorCode::AuthenticationFailed {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}
+
+/// A success as the API says it.
+#[derive(Serialize)]
+pub(crate) struct Success<T> {
+    success: bool,
+    data: T,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pagination: Option<Pagination>,
+}
+
+/// One thing.
+pub(crate) fn one<T: Serialize>(data: T) -> Response {
+    Json(Success { success: true, data, pagination: None }).into_response()
+}
+
+/// A list, or a page of it.
+pub(crate) fn page<T: Serialize>(data: Vec<T>, pagination: Pagination) -> Response {
+    Json(Success { success: true, data, pagination: Some(pagination) }).into_response()
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}

@@ -1,0 +1,137 @@
+//! `/actions/effects`: what happened, what is not known, and looking again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, to_bytes};
+use axum::extract::{Path, State};
+use axum::response::Response;
+use oncegate_policy::action::ActionName;
+use oncegate_policy::caller::Scope;
+use oncegate_policy::effect::{Grade, Outcome};
+use oncegate_policy::id::EffectId;
+use oncegate_policy::reconcile::Looker;
+use oncegate_store::view::EffectDetail;
+use oncegate_store::read::EffectFilter;
+use serde_json::{Value, json};
+
+use super::answer::{ApiError, ErrorCode, one, page};
+use super::auth::Asker;
+use super::page::{Pagination, Window};
+use super::params::Params;
+use super::{BODY_BYTES_MAX, show};
+use crate::reconciler::{self, LookError};
+use crate::state::Sidecar;
+
+/// For a request's body to arrive whole.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+/// Every stage's public word.
+const STAGES: [&str; 6] = ["awaiting_approval", "ready", "dispatching", "reconciling", "settled", "rejected"];
+const OUTCOMES: [Outcome; 5] =
+    [Outcome::NotDispatched, Outcome::Pending, Outcome::Succeeded, Outcome::Failed, Outcome::Unknown];
+const GRADES: [Grade; 7] = [
+    Grade::Confirmed,
+    Grade::Acknowledged,
+    Grade::Unknown,
+    Grade::Failed,
+    Grade::Refused,
+    Grade::Denied,
+    Grade::Pending,
+];
+
+/// `GET /actions/effects`
+pub(crate) async fn list(
+    State(sidecar): State<Arc<Sidecar>>,
+    _asker: Asker,
+    params: Params,
+) -> Result<Response, ApiError> {
+    let window = Window::read(params.get("limit"), params.get("offset"))?;
+    let filter = filter(&params, window)?;
+    let found =
+        sidecar.store.list(filter).await.map_err(|error| ApiError::internal("list effects", &error))?;
+    let effects = found.effects.iter().map(show::effect).collect();
+    Ok(page(effects, Pagination::of(window, found.total)))
+}
+
+/// `GET /actions/effects/{id}`
+pub(crate) async fn get(
+    State(sidecar): State<Arc<Sidecar>>,
+    _asker: Asker,
+    Path(id): Path<String>,
+) -> Result<Response, ApiError> {
+    let id = effect_id(&id)?;
+    Ok(one(show::detail(&find(&sidecar, &id).await?)))
+}
+
+/// `POST /actions/effects/{id}/reconcile`: one look, now. Reads at the provider and settles only on what the
+/// law allows the asking key.
+pub(crate) async fn reconcile(
+    State(sidecar): State<Arc<Sidecar>>,
+    asker: Asker,
+    Path(id): Path<String>,
+    body: Body,
+) -> Result<Response, ApiError> {
+    asker.needs(Scope::ActionsInvoke)?;
+    nothing_or_json(body).await?;
+    let id = effect_id(&id)?;
+    let looker = Looker::Caller(asker.name.as_str().to_owned());
+    let found = reconciler::look_now(&sidecar, &id, looker).await.map_err(|error| not_looked(&error))?;
+    tracing::info!(effect.id = %id, caller.name = %asker.name, found = ?found, "looked on demand");
+    Ok(one(show::detail(&find(&sidecar, &id).await?)))
+}
+
+async fn find(sidecar: &Arc<Sidecar>, id: &EffectId) -> Result<EffectDetail, ApiError> {
+    sidecar
+        .store
+        .effect(id)
+        .await
+        .map_err(|error| ApiError::internal("read the effect", &error))?
+        .ok_or_else(|| ApiError::not_found("effect"))
+}
+
+fn effect_id(text: &str) -> Result<EffectId, ApiError> {
+    EffectId::parse(text).ok_or_else(|| ApiError::not_found("effect"))
+}
+
+fn filter(params: &Params, window: Window) -> Result<EffectFilter, ApiError> {
+    let stage = |text: &str| STAGES.into_iter().find(|word| *word == text).map(str::to_owned);
+    let outcome = |text: &str| OUTCOMES.into_iter().find(|outcome| outcome.word() == text);
+    let grade = |text: &str| GRADES.into_iter().find(|grade| grade.word() == text);
+    Ok(EffectFilter {
+        action: params.read("action", "an action's name", ActionName::parse)?,
+        outcome: params.read("outcome", "an outcome", outcome)?,
+        stage: params.read("stage", "a stage", stage)?,
+        grade: params.read("grade", "a grade", grade)?,
+        unresolved: params.boolean("unresolved")?,
+        key: params.get("key").map(str::to_owned),
+        limit: window.limit,
+        offset: window.offset,
+    })
+}
+
+/// Clients send a JSON content type and no body; a JSON value is accepted, and means nothing yet.
+async fn nothing_or_json(body: Body) -> Result<(), ApiError> {
+    let bytes = match tokio::time::timeout(BODY_TIMEOUT, to_bytes(body, BODY_BYTES_MAX)).await {
+        Ok(Ok(bytes)) => bytes,
+        Ok(Err(_)) => {
+            return Err(ApiError::new(ErrorCode::BodyTooLarge, "the body is larger than 64 KiB, or broke off"));
+        }
+        Err(_) => return Err(ApiError::new(ErrorCode::Validation, "the body did not arrive in time")),
+    };
+    if bytes.is_empty() || serde_json::from_slice::<Value>(&bytes).is_ok() {
+        return Ok(());
+    }
+    Err(ApiError::new(ErrorCode::Validation, "the body must be empty or JSON"))
+}
+
+fn not_looked(error: &LookError) -> ApiError {
+    match error {
+        LookError::Missing => ApiError::not_found("effect"),
+        LookError::Settled => ApiError::new(
+            ErrorCode::Conflict,
+            "there is nothing to look for: the effect is settled, or was never sent",
+        )
+        .with_details(json!({ "reason": "settled" })),
+        LookError::Store(error) => ApiError::internal("record the look", error),
+    }
+}

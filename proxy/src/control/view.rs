@@ -1,0 +1,198 @@
+//! The JSON shapes of the API, in one place. The command line prints the same ones when it reads the database
+//! by itself, so that both show the same. Members are in camelCase, times in ISO 8601, UTC.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// An effect.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EffectJson {
+    /// `eff_…`
+    pub id: String,
+    /// `inv_…`
+    pub invocation_id: String,
+    /// The action's name.
+    pub action: String,
+    /// The caller's name.
+    pub caller: String,
+    /// `proxy` or `api`.
+    pub listener: String,
+    /// The invocation's status.
+    pub status: String,
+    /// Where it stands.
+    pub stage: String,
+    /// What is known of the result.
+    pub outcome: String,
+    /// The receipt's word.
+    pub grade: String,
+    /// Who vouches.
+    pub verification: String,
+    /// The provider may have applied it, and nobody knows.
+    pub unresolved_exposure: bool,
+    /// What is acted on.
+    pub subject: Option<String>,
+    /// What it takes of limits.
+    pub impact: Option<ImpactJson>,
+    /// Method and URL without its query.
+    pub target: String,
+    /// The key that the provider deduplicates on.
+    pub provider_key: String,
+    /// The rendered `operation_key`.
+    pub operation_key: Option<String>,
+    /// The caller's own key.
+    pub idempotency_key: Option<String>,
+    /// The provider's last answer or record: its status.
+    pub response_status: Option<u16>,
+    /// How the answer was lost, or why nothing left.
+    pub error: Option<String>,
+    /// Whether the provider can be asked.
+    pub can_read_back: bool,
+    /// When it is asked next.
+    pub next_look_at: Option<String>,
+    /// How often the schedule has asked.
+    pub looks: u32,
+    /// Until when a replay is possible.
+    pub replay_until: Option<String>,
+    /// The failed invocation that this one retries.
+    pub retry_of: Option<String>,
+    /// The invocation that retries this one.
+    pub retried_by: Option<String>,
+    /// `apr_…`
+    pub approval_id: Option<String>,
+    /// The fault drill that it was sent under.
+    pub fault_drill: Option<String>,
+    /// When it was asked for.
+    pub created_at: String,
+    /// When its one dispatch was claimed.
+    pub dispatched_at: Option<String>,
+    /// Since when it was not known, also after it was settled.
+    pub unknown_since: Option<String>,
+    /// When it was settled.
+    pub settled_at: Option<String>,
+    /// Every contact with the provider. Not in lists, like all that follows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attempts: Option<Vec<AttemptJson>>,
+    /// Every fact about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub evidence: Option<Vec<EvidenceJson>>,
+    /// The room it took.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reservations: Option<Vec<ReservationJson>>,
+}
+
+/// What an effect takes of limits.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ImpactJson {
+    /// What is counted.
+    pub dimension: String,
+    /// For money only.
+    pub currency: Option<String>,
+    /// What the amount is counted in.
+    pub unit: String,
+    /// In minor units or counts; `null` when it could not be established.
+    pub amount: Option<i64>,
+    /// `exact` or `upper_bound`.
+    pub bound: String,
+}
+
+/// One contact with the provider.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AttemptJson {
+    /// `att_…`
+    pub id: String,
+    /// `dispatch`, `replay` or `reconcile`.
+    pub kind: String,
+    /// Who asked for it.
+    pub author: Option<String>,
+    /// When it began.
+    pub started_at: String,
+    /// When it ended.
+    pub ended_at: Option<String>,
+    /// `succeeded`, `failed` or `unknown`.
+    pub verdict: Option<String>,
+    /// What the wire or the look showed.
+    pub seen: Option<String>,
+    /// Where it ended without an answer.
+    pub step: Option<String>,
+    /// What the system said.
+    pub cause: Option<String>,
+    /// The status that was seen.
+    pub response_status: Option<u16>,
+    /// SHA-256 of the answer's body.
+    pub response_digest: Option<String>,
+}
+
+/// A fact, never edited.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EvidenceJson {
+    /// Its place in the chain.
+    pub seq: i64,
+    /// When it was written.
+    pub at: String,
+    /// What kind of fact.
+    pub kind: String,
+    /// Who says so.
+    pub source: Option<String>,
+    /// The fact in words.
+    pub text: String,
+    /// The fact for programs.
+    pub detail: Value,
+}
+
+/// Room taken on one limit.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReservationJson {
+    /// `lim_…`
+    pub limit_id: String,
+    /// The limit's name.
+    pub limit: String,
+    /// How much was reserved.
+    pub amount: i64,
+    /// `held`, `consumed` or `released`.
+    pub state: String,
+    /// How much was consumed.
+    pub consumed: Option<i64>,
+    /// When it ended.
+    pub ended_at: Option<String>,
+}
+
+/// A limit and what its counters say.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LimitJson {
+    /// `lim_…`
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// What is counted.
+    pub dimension: String,
+    /// For money only.
+    pub currency: Option<String>,
+    /// What the amounts are counted in.
+    pub unit: String,
+    /// `day`, `month` or `total`.
+    pub period: String,
+    /// When the current period began.
+    pub period_start: String,
+    /// Only effects of this action.
+    pub action_name: Option<String>,
+    /// Only effects whose resource starts with this.
+    pub resource_prefix: Option<String>,
+    /// The cap.
+    pub amount: i64,
+    /// Succeeded in the current period.
+    pub consumed: i64,
+    /// Held: in flight or unknown.
+    pub reserved: i64,
+    /// The part of `reserved` whose effect is unknown.
+    pub unknown_exposure: i64,
+    /// `amount - consumed - reserved`.
+    pub available: i64,
+    /// Since when it counts no more.
+    pub archived_at: Option<String>,
+}

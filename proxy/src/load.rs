@@ -1,0 +1,167 @@
+//! Reads the configuration from disk: one file, or a directory whose `*.toml` are read in the order of their
+//! names. The text becomes a [`Config`] in `oncegate-config`, which opens no file itself.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use oncegate_config::model::Config;
+use oncegate_config::{Fault, Source};
+
+/// Most bytes of one configuration file.
+const FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+/// A configuration that was read, and where it came from.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// What it says.
+    pub config: Config,
+    /// What relative paths in it are relative to. Absolute.
+    pub directory: PathBuf,
+    /// The file or directory that was named. Absolute.
+    pub file: PathBuf,
+    /// What is allowed but doubtful.
+    pub warnings: Vec<Fault>,
+}
+
+impl Loaded {
+    /// A path from the configuration, as the process can open it.
+    #[must_use]
+    pub fn resolve(&self, path: &Path) -> PathBuf {
+        self.directory.join(path)
+    }
+
+    /// Where the database is.
+    #[must_use]
+    pub fn database(&self) -> PathBuf {
+        self.resolve(&self.config.store.path)
+    }
+
+    /// Where the CA's files are.
+    #[must_use]
+    pub fn ca_dir(&self) -> PathBuf {
+        self.resolve(&self.config.ca_dir)
+    }
+}
+
+/// Why there is no configuration.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// A file or directory cannot be read.
+    #[error("cannot read the configuration {}", path.display())]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A directory without a single `*.toml`.
+    #[error("{} holds no *.toml file", path.display())]
+    Empty {
+        /// Which.
+        path: PathBuf,
+    },
+    /// What was read is wrong: every fault, one a line.
+    #[error("{}", listed(.0))]
+    Faults(Vec<Fault>),
+}
+
+/// One file's name, as it is shown in faults, and its text.
+#[derive(Clone, Debug)]
+pub struct Text {
+    /// As the operator wrote the path.
+    pub name: String,
+    /// All of it.
+    pub text: String,
+}
+
+/// Reads and judges the configuration at `path`.
+///
+/// # Errors
+///
+/// When it cannot be read, and when it has faults.
+pub fn load(path: &Path) -> Result<Loaded, LoadError> {
+    judge(path, &read(path)?)
+}
+
+/// Judges texts that [`read`] has read from `path`.
+///
+/// # Errors
+///
+/// When they have faults.
+pub fn judge(path: &Path, texts: &[Text]) -> Result<Loaded, LoadError> {
+    let sources: Vec<Source<'_>> =
+        texts.iter().map(|text| Source { name: &text.name, text: &text.text }).collect();
+    let parsed = oncegate_config::parse(&sources).map_err(LoadError::Faults)?;
+    let unread = |source| LoadError::Read { path: path.to_owned(), source };
+    let file = std::path::absolute(path).map_err(unread)?;
+    let directory = if file.is_dir() {
+        file.clone()
+    } else {
+        file.parent().map_or_else(|| PathBuf::from("/"), Path::to_owned)
+    };
+    Ok(Loaded { config: parsed.config, directory, file, warnings: parsed.warnings })
+}
+
+/// The texts at `path`.
+///
+/// # Errors
+///
+/// When one of them cannot be read or is too large, and when a directory has none.
+pub fn read(path: &Path) -> Result<Vec<Text>, LoadError> {
+    let unread = |source| LoadError::Read { path: path.to_owned(), source };
+    if !fs::metadata(path).map_err(unread)?.is_dir() {
+        return Ok(vec![read_file(path)?]);
+    }
+    let mut files = Vec::new();
+    for entry in fs::read_dir(path).map_err(unread)? {
+        let file = entry.map_err(unread)?.path();
+        // Editors leave `.#x.toml` and `x.toml~`; only what a person sees as a file of this kind counts.
+        let hidden = file.file_name().is_none_or(|name| name.as_encoded_bytes().starts_with(b"."));
+        if !hidden && file.extension().is_some_and(|extension| extension == "toml") && file.is_file() {
+            files.push(file);
+        }
+    }
+    files.sort();
+    if files.is_empty() {
+        return Err(LoadError::Empty { path: path.to_owned() });
+    }
+    files.iter().map(|file| read_file(file)).collect()
+}
+
+fn read_file(path: &Path) -> Result<Text, LoadError> {
+    let unread = |source| LoadError::Read { path: path.to_owned(), source };
+    if fs::metadata(path).map_err(unread)?.len() > FILE_BYTES_MAX {
+        return Err(unread(io::Error::other("the file is larger than 4 MiB")));
+    }
+    let text = fs::read_to_string(path).map_err(unread)?;
+    Ok(Text { name: path.display().to_string(), text })
+}
+
+fn listed(faults: &[Fault]) -> String {
+    faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_is_read_in_the_order_of_its_names() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["20-b.toml", "10-a.toml", ".hidden.toml", "notes.txt"] {
+            fs::write(dir.path().join(name), "").unwrap();
+        }
+        let texts = read(dir.path()).unwrap();
+        let names: Vec<_> = texts.iter().map(|text| text.name.rsplit('/').next().unwrap()).collect();
+        assert_eq!(names, ["10-a.toml", "20-b.toml"]);
+    }
+
+    #[test]
+    fn what_is_not_there_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(matches!(read(dir.path()), Err(LoadError::Empty { .. })));
+        let error = load(&dir.path().join("no.toml")).unwrap_err();
+        assert!(error.to_string().contains("no.toml"), "{error}");
+    }
+}
