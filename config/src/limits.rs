@@ -48,6 +48,10 @@ pub(crate) fn dimension(table: &Table<'_>) -> Option<Dimension> {
     let name = table.need("dimension", dimension_name);
     match name {
         Some("money") => {
+            // The published API calls a currency `unit` in an impact: either word will do, one of them.
+            if table.get("currency").is_none() && table.get("unit").is_some() {
+                return table.read("unit", currency).map(|currency| Dimension::Money { currency });
+            }
             table.refuse(&["unit"], "does not go with money: its unit is the `currency`");
             table.need("currency", currency).map(|currency| Dimension::Money { currency })
         }

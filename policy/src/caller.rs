@@ -31,7 +31,7 @@ impl fmt::Display for CallerName {
 /// What a key may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Scope {
-    /// Ask for actions, read effects, ask for a look.
+    /// Ask for actions, and for a look at what came of them.
     ActionsInvoke,
     /// Resolve, replay and annotate what another key asked for.
     ActionsResolve,

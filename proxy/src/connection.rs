@@ -75,39 +75,46 @@ async fn first_hop(
     request: Request<Incoming>,
     bound_caller: Option<CallerName>,
 ) -> Response<Body> {
+    // A target that cannot be read is broken whoever sends it; asking for a key first would not mend it.
+    let target = match target(&request) {
+        Ok(target) => target,
+        Err(refusal) => return respond::refused(&refusal, None),
+    };
     let Some(caller) = bound_caller.or_else(|| presented_caller(sidecar, request.headers())) else {
         return challenge();
     };
     if request.method() == Method::CONNECT {
-        return connect(sidecar, request, caller);
+        return tunnel::open(sidecar, request, Via { caller, scheme: Scheme::Https, authority: target });
     }
-    absolute(sidecar, request, caller).await
+    absolute(sidecar, request, caller, target).await
 }
 
-fn connect(sidecar: &Arc<Sidecar>, request: Request<Incoming>, caller: CallerName) -> Response<Body> {
-    let target = request.uri().authority().map(http::uri::Authority::as_str).unwrap_or_default();
-    match Authority::parse(target, None) {
-        Ok(authority) => tunnel::open(sidecar, request, Via { caller, scheme: Scheme::Https, authority }),
-        Err(fault) => {
-            let sentence = format!("The CONNECT target has to be host:port: {fault}. Nothing was sent.");
-            respond::refused(&Refusal::new(Code::InvalidRequest, sentence), None)
-        }
+/// Where a request to the proxy itself wants to go.
+fn target(request: &Request<Incoming>) -> Result<Authority, Refusal> {
+    let invalid = |sentence: String| Refusal::new(Code::InvalidRequest, format!("{sentence} Nothing was sent."));
+    let authority = request.uri().authority().map(http::uri::Authority::as_str);
+    if request.method() == Method::CONNECT {
+        // The port is required (RFC 9110 section 9.3.6).
+        return Authority::parse(authority.unwrap_or_default(), None)
+            .map_err(|fault| invalid(format!("The CONNECT target has to be host:port: {fault}.")));
     }
-}
-
-async fn absolute(sidecar: &Arc<Sidecar>, request: Request<Incoming>, caller: CallerName) -> Response<Body> {
-    let refuse = |refusal: Refusal| respond::refused(&refusal, None);
-    let invalid = |sentence: &str| refuse(Refusal::new(Code::InvalidRequest, sentence));
-    let (Some(scheme), Some(target)) = (request.uri().scheme_str(), request.uri().authority()) else {
-        return invalid("This is a forward proxy: send CONNECT, or the absolute form of the URL. Nothing was sent.");
+    let (Some(scheme), Some(authority)) = (request.uri().scheme_str(), authority) else {
+        return Err(invalid("This is a forward proxy: send CONNECT, or the absolute form of the URL.".to_owned()));
     };
     if !scheme.eq_ignore_ascii_case("http") {
-        return invalid("Only http:// URLs are taken in absolute form; use CONNECT for https. Nothing was sent.");
+        return Err(invalid("Only http:// URLs are taken in absolute form; use CONNECT for https.".to_owned()));
     }
-    let authority = match Authority::parse(target.as_str(), Some(80)) {
-        Ok(authority) => authority,
-        Err(fault) => return invalid(&format!("The URL's host cannot be read in one way: {fault}. Nothing was sent.")),
-    };
+    Authority::parse(authority, Some(80))
+        .map_err(|fault| invalid(format!("The URL's host cannot be read in one way: {fault}.")))
+}
+
+async fn absolute(
+    sidecar: &Arc<Sidecar>,
+    request: Request<Incoming>,
+    caller: CallerName,
+    authority: Authority,
+) -> Response<Body> {
+    let refuse = |refusal: Refusal| respond::refused(&refusal, None);
     let snapshot = sidecar.snapshot();
     // A host that is declared for TLS is never reached in clear, and never gets its credential there.
     let plain = snapshot.host(&authority).is_some_and(|host| host.plain);

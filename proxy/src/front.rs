@@ -5,6 +5,7 @@ use std::sync::Arc;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use oncegate_config::model::Host;
+use oncegate_policy::caller::{CallerName, Scope};
 use oncegate_policy::refusal::{Code, Refusal};
 
 use crate::asking::Asking;
@@ -21,10 +22,11 @@ use crate::{pipeline, respond};
 pub async fn answer(sidecar: &Arc<Sidecar>, request: Request<Incoming>, via: Via) -> Response<Body> {
     let snapshot = sidecar.snapshot();
     let authority = via.authority.clone();
+    let caller = via.caller.clone();
     match read(sidecar, &snapshot, request, via).await {
         Ok(response) => response,
         Err(refusal) => {
-            tracing::info!(code = refusal.code.word(), host = %authority, "refused; nothing was sent");
+            pipeline::audit(sidecar, &caller, None, &refusal).await;
             respond::refused(&refusal, snapshot.shape(&authority))
         }
     }
@@ -36,6 +38,7 @@ async fn read(
     request: Request<Incoming>,
     via: Via,
 ) -> Result<Response<Body>, Refusal> {
+    may_invoke(snapshot, &via.caller)?;
     let (parts, incoming) = request.into_parts();
     let host = snapshot.host(&via.authority).ok_or_else(|| undeclared_host(&via.authority.host))?;
     let head = receive::head(&parts, via)?;
@@ -82,9 +85,19 @@ async fn govern(
         // The task ended without a word, which only a defect can bring about. It may have sent: say so.
         Err(_) => {
             let sentence = "The provider may have applied this; Oncegate could not finish its record. Do not retry; ask the operator.";
-            respond::refused(&Refusal::new(Code::OutcomeUnknown, sentence), shape)
+            respond::unknown(sentence, shape)
         }
     }
+}
+
+/// Whoever writes, or reads with the operator's credential, needs the scope for it.
+fn may_invoke(snapshot: &Snapshot, caller: &CallerName) -> Result<(), Refusal> {
+    let known = snapshot.config.callers.get(caller);
+    if known.is_some_and(|caller| caller.scopes.contains(&Scope::ActionsInvoke)) {
+        return Ok(());
+    }
+    let sentence = "This caller's key may not ask for actions (scope actions:invoke). Nothing was sent.";
+    Err(Refusal::new(Code::Denied, sentence))
 }
 
 fn meaning_is_of(host: &Host, head: &Head) -> bool {

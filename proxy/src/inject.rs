@@ -29,6 +29,7 @@ pub async fn placed(
         credential: adapting::credential(host, action),
         headers: action.map(|action| adapting::secret_headers(action, scope.is_some())).unwrap_or_default(),
         scope,
+        fits: action.and_then(|action| snapshot.adapters.get(&action.name)),
     };
     if wanted.credential.is_none() && wanted.headers.is_empty() {
         return Ok(Placed::nothing());

@@ -97,7 +97,8 @@ pub fn with_body(
     let (body_kind, members) = body::read(content_type(head)?, &body).map_err(|fault| unreadable(&fault))?;
     let mut last_fault = None;
     for candidate in candidates {
-        let Some((action, _)) = snapshot.action(candidate.action) else { continue };
+        let named = ActionName::parse(candidate.action);
+        let Some(action) = named.and_then(|name| snapshot.config.actions.get(&name)) else { continue };
         let input = match body::merge(&candidate.captured.input, &candidate.captured.rest, members.clone()) {
             Ok(input) => input,
             Err(fault) => {
@@ -109,6 +110,10 @@ pub fn with_body(
             }
         };
         if candidate.applies_to(&input) {
+            if !action.enabled {
+                let sentence = format!("The action {} is not enabled. Nothing was sent.", action.name);
+                return Err(Refusal::new(Code::Undeclared, sentence));
+            }
             if !is_governed(action) {
                 return Ok(Meaning::Passthrough { body: Some(body), action: Some(action.name.clone()) });
             }

@@ -68,8 +68,19 @@ pub async fn forward(
     let body = sized(&mut outgoing, body);
 
     let destination = snapshot.destination(&head.via.authority, host);
-    let response = send(sidecar, &destination, outgoing.map(|()| body)).await?;
-    let (response, link) = response;
+    let write = ![Method::GET, Method::HEAD, Method::OPTIONS].contains(outgoing.method());
+    let (response, link) = match send(sidecar, &destination, outgoing.map(|()| body)).await {
+        Ok(sent) => sent,
+        Err(Broken::NotSent(refusal)) => return Err(refusal),
+        // Not governed, so nothing is recorded; still nobody may take it for not sent.
+        Err(Broken::Lost) if write => {
+            let sentence = "The provider may have applied this; it is not governed, so there is no record. Do not retry; check at the provider.";
+            return Ok(respond::unknown(sentence, snapshot.shape(&head.via.authority)));
+        }
+        Err(Broken::Lost) => {
+            return Err(Refusal::new(Code::NotSent, "The provider did not answer. A read changes nothing there."));
+        }
+    };
     let (mut parts, incoming) = response.into_parts();
     let length = parts.headers.get(header::CONTENT_LENGTH).cloned();
     let mut kept = receive::end_to_end(&parts.headers);
@@ -120,15 +131,27 @@ fn sized(request: &mut Request<()>, body: Passing) -> Body {
     }
 }
 
+/// How passing on ended without an answer.
+enum Broken {
+    /// Nothing left.
+    NotSent(Refusal),
+    /// Something may have left.
+    Lost,
+}
+
 /// Sends on an idle connection if there is one; if it hands the request back unsent, on a fresh one.
 async fn send(
     sidecar: &Arc<Sidecar>,
     destination: &Arc<Destination>,
     request: Request<Body>,
-) -> Result<(Response<Incoming>, Link), Refusal> {
+) -> Result<(Response<Incoming>, Link), Broken> {
     let unreachable = |cause: String| {
-        tracing::info!(cause, host = %destination.authority, "a read could not be passed on");
-        Refusal::new(Code::NotSent, "The provider could not be reached. Nothing was applied.")
+        tracing::info!(cause, host = %destination.authority, "a request could not be passed on");
+        Broken::NotSent(Refusal::new(Code::NotSent, "The provider could not be reached. Nothing was applied."))
+    };
+    let lost = |cause: String| {
+        tracing::info!(cause, host = %destination.authority, "the answer to a request that was passed on is lost");
+        Broken::Lost
     };
     let mut request = request;
     if let Some(mut link) = sidecar.pool.take(destination, IDLE_FOR_READS) {
@@ -136,16 +159,19 @@ async fn send(
             Ok(response) => return Ok((response, link)),
             Err(mut error) => match error.take_message() {
                 Some(unsent) => request = unsent,
-                None => return Err(unreachable(chain(error.error()))),
+                None => return Err(lost(chain(error.error()))),
             },
         }
     }
     let mut link = dial::dial(destination, CONNECT_TIMEOUT)
         .await
         .map_err(|proof| unreachable(format!("{}: {}", proof.step(), proof.cause())))?;
-    match link.sender.send_request(request).await {
+    match link.sender.try_send_request(request).await {
         Ok(response) => Ok((response, link)),
-        Err(error) => Err(unreachable(chain(&error))),
+        Err(mut error) => match error.take_message() {
+            Some(_) => Err(unreachable(chain(error.error()))),
+            None => Err(lost(chain(error.error()))),
+        },
     }
 }
 

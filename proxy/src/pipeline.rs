@@ -15,11 +15,14 @@
 //! `respond` gives what is said a shape. Both listeners come through here.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use http::Request;
 use oncegate_adapters::{Adapter, Marks};
 use oncegate_config::model::{Action, Host};
+use oncegate_policy::action::ActionName;
+use oncegate_policy::caller::CallerName;
 use oncegate_policy::classify::{self, Verdict};
 use oncegate_policy::exchange::{Exchange, NotSent};
 use oncegate_policy::id::{EffectId, InvocationId};
@@ -49,7 +52,7 @@ pub async fn govern(sidecar: Arc<Sidecar>, snapshot: Arc<Snapshot>, asking: Aski
     let prepared = match prepare(&sidecar, &snapshot, asking).await {
         Ok(prepared) => prepared,
         Err(refusal) => {
-            audit(&sidecar, &caller, &action, &refusal).await;
+            audit(&sidecar, &caller, Some(&action), &refusal).await;
             return answering.give(Said::Refused(refusal));
         }
     };
@@ -60,8 +63,10 @@ pub async fn govern(sidecar: Arc<Sidecar>, snapshot: Arc<Snapshot>, asking: Aski
     match admitted {
         Ok(Admitted::Granted { permit, effect }) => {
             sidecar.in_flight.enter(&effect.id);
+            sidecar.on_the_wire.fetch_add(1, Ordering::SeqCst);
             let way = Way { rules: prepared.rules, within, request: prepared.request, connecting };
             dispatch(&sidecar, permit, effect, way, answering).await;
+            sidecar.on_the_wire.fetch_sub(1, Ordering::SeqCst);
         }
         Ok(Admitted::Repeat(view)) => {
             connecting.abort();
@@ -312,16 +317,12 @@ fn unrecordable(error: &StoreError) -> Refusal {
 }
 
 /// A refusal leaves a row for the auditor and does not occupy the key.
-async fn audit(
-    sidecar: &Arc<Sidecar>,
-    caller: &oncegate_policy::caller::CallerName,
-    action: &oncegate_policy::action::ActionName,
-    refusal: &Refusal,
-) {
-    tracing::info!(caller = %caller, action.name = %action, code = refusal.code.word(), "refused; nothing was sent");
+pub async fn audit(sidecar: &Arc<Sidecar>, caller: &CallerName, action: Option<&ActionName>, refusal: &Refusal) {
+    let name = action.map(ActionName::as_str);
+    tracing::info!(caller = %caller, action.name = name, code = refusal.code.word(), "refused; nothing was sent");
     let refused = oncegate_store::admit::RefusedRequest {
         caller: caller.clone(),
-        action: Some(action.clone()),
+        action: action.cloned(),
         refusal: refusal.clone(),
     };
     if let Err(error) = sidecar.store.audit_refusal(refused, sidecar.clock.now()).await {

@@ -85,6 +85,28 @@ pub async fn pass(sidecar: &Arc<Sidecar>) -> Result<(), StoreError> {
         let finding = look(sidecar, &snapshot, &due).await;
         apply(sidecar, &id, finding, Looker::Schedule).await?;
     }
+    confirm(sidecar, &snapshot).await
+}
+
+/// One look after a success, as late as a first look after an unknown: a match makes `acknowledged` into
+/// `confirmed`.
+async fn confirm(sidecar: &Arc<Sidecar>, snapshot: &Snapshot) -> Result<(), StoreError> {
+    let now = sidecar.clock.now();
+    for due in sidecar.store.unconfirmed(snapshot.config.reconcile.max_per_pass).await? {
+        let settled = match &due.view.stage {
+            Stage::Settled(settlement) => settlement.at,
+            Stage::AwaitingApproval { .. }
+            | Stage::Ready
+            | Stage::Dispatching { .. }
+            | Stage::Reconciling { .. }
+            | Stage::Rejected(_) => continue,
+        };
+        if now.since(settled) < snapshot.config.reconcile.schedule.first_after {
+            continue;
+        }
+        let finding = look(sidecar, snapshot, &due).await;
+        sidecar.store.confirm(&due.view.id, finding, sidecar.clock.now()).await?;
+    }
     Ok(())
 }
 

@@ -12,7 +12,7 @@ use oncegate_policy::effect::{Rejection, SettledResult, Stage};
 use oncegate_policy::exchange::Answer;
 use oncegate_policy::id::EffectId;
 use oncegate_policy::refusal::{Code, Refusal};
-use oncegate_store::view::EffectView;
+use oncegate_store::view::{EffectView, ResponseSource, StoredResponse};
 
 use crate::receive::is_hop_by_hop;
 use crate::said::Said;
@@ -53,6 +53,14 @@ pub fn refused(refusal: &Refusal, shape: Option<&Adapter>) -> Response<Body> {
     response
 }
 
+/// It may have been applied, and there is no effect to name.
+#[must_use]
+pub fn unknown(sentence: &str, shape: Option<&Adapter>) -> Response<Body> {
+    let mut response = own(Code::OutcomeUnknown, sentence, None, shape);
+    outcome(&mut response, "unknown");
+    response
+}
+
 /// The sentence on unknown, the same everywhere.
 #[must_use]
 pub fn unknown_sentence(effect: &EffectId) -> String {
@@ -62,7 +70,11 @@ pub fn unknown_sentence(effect: &EffectId) -> String {
 fn recorded(view: &EffectView, repeat: bool, shape: Option<&Adapter>) -> Response<Body> {
     let effect = Some(&view.id);
     let mut response = match &view.stage {
-        Stage::Ready | Stage::Dispatching { .. } | Stage::Reconciling { .. } => {
+        Stage::Ready => {
+            let sentence = "This is approved and about to be sent. Nothing was sent for this call. Do not retry; inspect the effect.";
+            own(Code::InFlight, sentence, effect, shape)
+        }
+        Stage::Dispatching { .. } | Stage::Reconciling { .. } => {
             own(Code::OutcomeUnknown, &unknown_sentence(&view.id), effect, shape)
         }
         Stage::AwaitingApproval { approval, .. } => {
@@ -91,7 +103,10 @@ fn recorded(view: &EffectView, repeat: bool, shape: Option<&Adapter>) -> Respons
 }
 
 fn settled(view: &EffectView, result: SettledResult, repeat: bool, shape: Option<&Adapter>) -> Response<Body> {
-    if let Some(kept) = &view.response {
+    // A record of a failure that was read back is no answer to a write: given as it came (a GET's 200), a client
+    // would take it for success.
+    let read_back = |kept: &StoredResponse| kept.source == ResponseSource::ReadBack;
+    if let Some(kept) = view.response.as_ref().filter(|kept| result != SettledResult::Failed || !read_back(kept)) {
         let mut response = from_provider(kept.status, kept.reason.as_deref(), &kept.headers, &kept.body);
         if repeat {
             let phrase = response.status().canonical_reason().unwrap_or("Answer");

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use http::{HeaderName, HeaderValue};
+use oncegate_adapters::Adapter;
 use oncegate_config::model::{Config, Credential, Placement, SecretSource, SecretSpec};
 use oncegate_policy::refusal::{Code, Refusal};
 use oncegate_policy::template::{Piece, Scope, Template};
@@ -77,6 +78,9 @@ pub enum SecretError {
         /// The secret.
         name: String,
     },
+    /// Not of the mode that the action is declared for.
+    #[error("secret {0} is a key of the other mode (test or live) than the action's")]
+    Mode(String),
     /// The credential's template names something else.
     #[error("the credential's template cannot be filled")]
     Template,
@@ -120,6 +124,8 @@ pub struct Wanted<'a> {
     pub headers: Vec<(&'a str, &'a Template)>,
     /// What the other places of those templates are filled with.
     pub scope: Option<Scope<'a>>,
+    /// Says of a value whether it may stand in the credential: a live key under `mode = "test"` may not.
+    pub fits: Option<&'a Adapter>,
 }
 
 /// Fetches the secrets that are wanted and places them for a request to `host`.
@@ -132,7 +138,7 @@ pub async fn place(
     wanted: &Wanted<'_>,
     host: &str,
 ) -> Result<Placed, SecretError> {
-    let mut filler = Filler { config, directory, host, scope: wanted.scope, patterns: BTreeMap::new() };
+    let mut filler = Filler { config, directory, host, scope: wanted.scope, fits: wanted.fits, patterns: BTreeMap::new() };
     let mut placed = Placed::nothing();
     for (name, value) in &wanted.headers {
         let value = filler.fill(value, Placement::Header).await?;
@@ -176,6 +182,7 @@ struct Filler<'a> {
     directory: &'a Path,
     host: &'a str,
     scope: Option<Scope<'a>>,
+    fits: Option<&'a Adapter>,
     patterns: BTreeMap<String, Zeroizing<String>>,
 }
 
@@ -209,7 +216,11 @@ impl Filler<'_> {
         if !spec.allowed_placements.contains(&place) {
             return Err(SecretError::Place { name: name.to_owned() });
         }
-        read(name, spec, self.directory).await
+        let secret = read(name, spec, self.directory).await?;
+        match self.fits {
+            Some(adapter) if !adapter.credential_fits(&secret.0) => Err(SecretError::Mode(name.to_owned())),
+            Some(_) | None => Ok(secret),
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use oncegate_certs::{Authority, Leaves};
@@ -94,7 +95,7 @@ pub async fn start(loaded: Loaded, options: Options) -> Result<Running, StartErr
     let Loaded { config, directory, .. } = loaded;
     let proxy = bind("the proxy", config.proxy.listen).await?;
     let control = bind("the control API", config.control.listen).await?;
-    let own = own_sockets(&config.callers).await?;
+    let own = own_sockets(&config.callers, &directory).await?;
 
     let ca_dir = directory.join(&config.ca_dir);
     let authority = Arc::new(Authority::load_or_create(&ca_dir, options.clock.system())?);
@@ -156,13 +157,14 @@ fn address(what: &'static str, listener: &TcpListener) -> Result<SocketAddr, Sta
 /// Listeners of one caller each.
 async fn own_sockets(
     callers: &std::collections::BTreeMap<CallerName, oncegate_config::model::Caller>,
+    directory: &Path,
 ) -> Result<Vec<(CallerName, Socket)>, StartError> {
     let mut sockets = Vec::new();
     for (name, caller) in callers {
         let socket = match &caller.listen {
             None => continue,
             Some(CallerListen::Tcp(at)) => Socket::Tcp(bind("a caller's own port", *at).await?),
-            Some(CallerListen::Unix(path)) => unix(path)?,
+            Some(CallerListen::Unix(path)) => unix(&directory.join(path))?,
         };
         sockets.push((name.clone(), socket));
     }
@@ -222,7 +224,7 @@ impl Running {
             drop(listener.await);
         }
         let drained = async {
-            while self.sidecar.in_flight.count() > 0 {
+            while self.sidecar.on_the_wire.load(Ordering::SeqCst) > 0 {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };

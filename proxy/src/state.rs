@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
@@ -40,6 +41,8 @@ pub struct Sidecar {
     pub pool: Arc<Pool>,
     /// Effects whose answer somebody waits for.
     pub in_flight: InFlight,
+    /// Dispatches whose socket is still read, late ones included: a graceful stop waits for them.
+    pub on_the_wire: AtomicUsize,
     /// Wakes the reconciler.
     pub look_soon: Notify,
     /// `oncegate run` hands its child a token of its own.
@@ -74,7 +77,15 @@ pub enum SnapshotError {
         /// What the system said.
         source: std::io::Error,
     },
-    /// It holds no usable certificate, or the system has no roots.
+    /// It holds no usable certificate.
+    #[error("ca_file {path} cannot be used")]
+    CaFileContent {
+        /// As configured.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: oncegate_certs::TrustError,
+    },
+    /// The system has no roots.
     #[error("the certificates to trust could not be loaded")]
     Trust(#[from] oncegate_certs::TrustError),
 }
@@ -99,7 +110,9 @@ impl Snapshot {
         for path in config.hosts.iter().filter_map(|host| host.ca_file.clone()) {
             let pem = std::fs::read(directory.join(&path))
                 .map_err(|source| SnapshotError::CaFile { path: path.clone(), source })?;
-            trust.insert(path, upstream_config(Some(&pem), alpn)?);
+            let trusted = upstream_config(Some(&pem), alpn)
+                .map_err(|source| SnapshotError::CaFileContent { path: path.clone(), source })?;
+            trust.insert(path, trusted);
         }
         let system_trust = upstream_config(None, alpn)?;
         let destinations = Mutex::default();
@@ -191,6 +204,7 @@ impl Sidecar {
             leaves,
             pool: Arc::default(),
             in_flight: InFlight::default(),
+            on_the_wire: AtomicUsize::new(0),
             look_soon: Notify::new(),
             run_tokens: Mutex::default(),
             snapshot: ArcSwap::from_pointee(snapshot),
@@ -264,11 +278,6 @@ impl InFlight {
         view
     }
 
-    /// How many are on their way.
-    #[must_use]
-    pub fn count(&self) -> usize {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
-    }
 }
 
 /// A new id's 26 characters, sortable by time.
