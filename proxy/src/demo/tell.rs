@@ -75,8 +75,8 @@ impl Teller {
         match (&heard.message, &heard.id) {
             (Some(message), _) => {
                 self.says(Who::Agent, &format!("reads {}{code}", heard.status));
-                for line in folded(message, SHOWN_CHARS_MAX) {
-                    self.line(&format!("{:21}“{line}”", ""));
+                for line in folded(&format!("“{message}”"), SHOWN_CHARS_MAX) {
+                    self.line(&format!("{:21}{line}", ""));
                 }
             }
             (None, Some(id)) => {
