@@ -191,7 +191,7 @@ fn walk(connection: &Connection) -> Result<ChainReport, Fault> {
 fn disagreement(connection: &Connection) -> Result<Option<ChainFault>, Fault> {
     let fault = connection
         .query_row(
-            "SELECT coalesce(last.seq, 0), coalesce(last.effect, effect.id), coalesce(last.stage, 'nothing'),
+            "SELECT coalesce(last.seq, (SELECT seq + 1 FROM chain_head)), coalesce(last.effect, effect.id), coalesce(last.stage, 'nothing'),
                  coalesce(effect.stage || coalesce(' ' || effect.result || ' ' || effect.verification, ''), 'nothing')
              FROM (SELECT max(seq) AS seq, effect, stage FROM event
                    WHERE effect IS NOT NULL AND stage IS NOT NULL GROUP BY effect) AS last

@@ -1,0 +1,176 @@
+//! What a stop of the process leaves behind, and what the next one finds.
+
+use std::sync::Arc;
+
+use oncegate_policy::limit::Period;
+use oncegate_store::admit::Admitted;
+use oncegate_store::error::{OpenError, StoreError};
+use oncegate_store::read::{EffectFilter, Reader};
+use oncegate_store::{Store, StoreOptions};
+
+use crate::support::{HOUR, Memory, NOON, answered, limit, options, owner, with_key, word};
+
+#[tokio::test]
+async fn an_interrupted_dispatch_is_unknown_after_a_restart() {
+    let memory = Memory::new();
+    memory.store.sync_limits(vec![limit("cap", Period::Day, 1_000)], NOON).await.unwrap();
+    let (permit, effect) = memory.granted(memory.refund("pi_1", 600), NOON).await;
+    let claim = permit.spend();
+    assert_eq!(memory.store.sweep(NOON).await.unwrap(), []);
+    drop(claim);
+    let memory = memory.restarted(NOON.plus(HOUR));
+    assert_eq!(word(&memory.view(&effect.id).await), ("pending", "pending", "unverified"));
+    assert_eq!(memory.store.sweep(NOON.plus(HOUR)).await.unwrap(), [effect.id.clone()]);
+    assert_eq!(memory.store.sweep(NOON.plus(HOUR)).await.unwrap(), []);
+    let view = memory.view(&effect.id).await;
+    assert_eq!(word(&view), ("unknown", "unknown", "unverified"));
+    assert_eq!(view.last_loss.unwrap().phase.word(), "interrupted");
+    assert_eq!(memory.used("cap", NOON).await, (0, 600, 600, 400));
+    // It is in the way as any unknown is.
+    let said = memory.store.admit(memory.refund("pi_1", 500), NOON.plus(HOUR)).await.unwrap();
+    assert!(matches!(said, Admitted::Refused(_)));
+}
+
+#[tokio::test]
+async fn a_claim_that_is_dropped_is_swept_in_the_same_run() {
+    let memory = Memory::new();
+    let (permit, first) = memory.granted(memory.refund("pi_1", 600), NOON).await;
+    let (kept, _) = memory.granted(memory.refund("pi_2", 600), NOON).await;
+    drop(permit);
+    assert_eq!(memory.store.sweep(NOON).await.unwrap(), [first.id]);
+    // A late mark leaves an attempt that is closed as well, and the effect as it was.
+    let claim = kept.spend();
+    let told = memory.store.mark_unknown(&claim, "no answer", NOON).await.unwrap();
+    drop(claim);
+    assert_eq!(memory.store.sweep(NOON).await.unwrap(), []);
+    let detail = memory.store.effect(&told.id).await.unwrap().unwrap();
+    assert_eq!(detail.attempts[0].seen.as_deref(), Some("lost"));
+}
+
+#[tokio::test]
+async fn a_caller_that_goes_away_leaves_no_dispatch_behind() {
+    let memory = Memory::new();
+    let store = memory.store.clone();
+    let new = memory.refund("pi_1", 600);
+    let effect = new.effect.clone();
+    let asking = tokio::spawn(async move { store.admit(new, NOON).await.map(drop) });
+    tokio::task::yield_now().await;
+    asking.abort();
+    drop(asking.await);
+    // Either it was never queued, or its claim has no holder; the first sweep may still share its commit.
+    memory.store.sweep(NOON).await.unwrap();
+    let swept = memory.store.sweep(NOON).await.unwrap();
+    match memory.store.effect(&effect).await.unwrap() {
+        None => assert_eq!(swept, []),
+        Some(detail) => assert_eq!(word(&detail.view).0, "unknown"),
+    }
+}
+
+#[tokio::test]
+async fn one_sidecar_per_database_and_readers_are_welcome() {
+    let memory = Memory::new();
+    memory.unknown(memory.refund("pi_1", 600), NOON).await;
+    let second = Store::open(options(memory.path()), owner(77), NOON);
+    let Err(locked @ OpenError::Locked { .. }) = second else { panic!("opened twice") };
+    assert!(locked.to_string().contains("another oncegate already runs on"));
+    let reader = Reader::open(&memory.path()).unwrap();
+    assert_eq!(reader.list(EffectFilter { limit: 10, ..EffectFilter::default() }).await.unwrap().total, 1);
+
+    let path = memory.path();
+    let Memory { store, folder, .. } = memory;
+    drop(store);
+    // Nobody runs: the file is read all the same, and can be opened again.
+    let reader = Reader::open(&path).unwrap();
+    assert_eq!(reader.list(EffectFilter { limit: 10, ..EffectFilter::default() }).await.unwrap().total, 1);
+    Store::open(options(path), owner(78), NOON).unwrap();
+    drop(folder);
+}
+
+#[tokio::test]
+async fn the_files_are_for_their_owner_only() {
+    use std::os::unix::fs::PermissionsExt;
+    let memory = Memory::new();
+    memory.unknown(memory.refund("pi_1", 600), NOON).await;
+    for file in std::fs::read_dir(memory.folder.path()).unwrap() {
+        let file = file.unwrap();
+        assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{:?}", file.file_name());
+    }
+}
+
+#[tokio::test]
+async fn files_that_are_not_ours_are_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("once.db");
+    assert!(matches!(Reader::open(&path), Err(OpenError::NotADatabase { .. })));
+    std::fs::write(&path, "hello, this is a text and no database at all").unwrap();
+    assert!(Store::open(options(path.clone()), owner(1), NOON).is_err());
+    assert_eq!(std::fs::read(&path).unwrap(), b"hello, this is a text and no database at all");
+    let missing = folder.path().join("no-such-folder/once.db");
+    assert!(matches!(Store::open(options(missing), owner(1), NOON), Err(OpenError::File { .. })));
+
+    let newer = folder.path().join("newer.db");
+    drop(Store::open(options(newer.clone()), owner(1), NOON).unwrap());
+    rusqlite::Connection::open(&newer).unwrap().pragma_update(None, "user_version", 99).unwrap();
+    assert!(matches!(Store::open(options(newer.clone()), owner(1), NOON), Err(OpenError::Newer { found: 99, .. })));
+    assert!(matches!(Reader::open(&newer), Err(OpenError::Newer { found: 99, .. })));
+}
+
+#[tokio::test]
+async fn a_failing_job_does_not_undo_its_neighbours() {
+    let memory = Memory::new();
+    let mut asking = Vec::new();
+    for number in 0..40 {
+        let mut new = memory.refund(&format!("pi_{number}"), 100);
+        if number % 4 == 1 {
+            // The database refuses this one: an effect's id is there already.
+            new.effect = oncegate_policy::id::EffectId::from_ulid(&crate::support::ulid(1));
+            new.invocation = oncegate_policy::id::InvocationId::from_ulid(&crate::support::ulid(1));
+        }
+        let store = memory.store.clone();
+        asking.push(tokio::spawn(async move { store.admit(new, NOON).await }));
+    }
+    let (mut granted, mut failed) = (0, 0);
+    for asked in asking {
+        match asked.await.unwrap() {
+            Ok(Admitted::Granted { .. }) => granted += 1,
+            Err(StoreError::Failed { .. }) => failed += 1,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!((granted, failed), (30, 10));
+    assert_eq!((memory.count("effect"), memory.count("attempt"), memory.count("request")), (30, 30, 30));
+    assert_eq!(memory.store.verify_chain().await.unwrap().fault, None);
+}
+
+#[tokio::test]
+async fn a_full_queue_refuses_admissions_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("once.db");
+    let store = Store::open(StoreOptions { queue_capacity: 0, ..options(path) }, owner(1), NOON).unwrap();
+    let memory = Memory::new();
+    assert!(matches!(store.admit(memory.refund("pi_1", 1), NOON).await, Err(StoreError::Overloaded)));
+    store.sync_limits(vec![limit("cap", Period::Day, 1)], NOON).await.unwrap();
+}
+
+#[tokio::test]
+async fn everything_is_there_after_reopening() {
+    let memory = Memory::new();
+    let (permit, _) = memory.granted(with_key(memory.refund("pi_1", 600), "k1"), NOON).await;
+    let settled = memory.record(permit.spend(), &answered(200), NOON).await;
+    let before = memory.store.effect(&settled.id).await.unwrap().unwrap();
+    let memory = memory.restarted(NOON);
+    assert_eq!(memory.store.effect(&settled.id).await.unwrap().unwrap(), before);
+    assert_eq!(memory.store.effect_of(&settled.invocation).await.unwrap().unwrap(), before);
+}
+
+#[tokio::test]
+async fn the_log_is_folded_and_stays_small() {
+    let memory = Arc::new(Memory::new());
+    for number in 0..600 {
+        let mut new = memory.refund(&format!("pi_{number}"), 1);
+        new.request.body = vec![b'x'; 64 * 1024];
+        memory.unknown(new, NOON).await;
+    }
+    let log = std::fs::metadata(memory.folder.path().join("once.db-wal")).unwrap().len();
+    assert!(log < 40 * 1024 * 1024, "{log}");
+}

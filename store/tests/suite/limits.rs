@@ -1,0 +1,186 @@
+//! The hold holds (P5).
+
+use oncegate_policy::action::ActionName;
+use oncegate_policy::effect::Outcome;
+use oncegate_policy::limit::Period;
+use oncegate_policy::reconcile::Looker;
+use oncegate_policy::refusal::Code;
+use oncegate_store::admit::Admitted;
+use oncegate_store::limits::{ChangedLimit, CreatedLimit};
+
+use crate::support::{DAY, HOUR, Memory, NOON, answered, limit, lost, matched, not_sent, provider_failed, usd};
+
+#[tokio::test]
+async fn ten_refunds_of_60_under_100_are_one() {
+    let memory = Memory::new();
+    memory.store.sync_limits(vec![limit("cap", Period::Day, 10_000)], NOON).await.unwrap();
+    let mut asking = Vec::new();
+    for number in 0..10 {
+        let new = memory.refund(&format!("pi_{number}"), 6_000);
+        let store = memory.store.clone();
+        asking.push(tokio::spawn(async move { store.admit(new, NOON).await.unwrap() }));
+    }
+    let (mut granted, mut refused) = (0, 0);
+    for asked in asking {
+        match asked.await.unwrap() {
+            Admitted::Granted { .. } => granted += 1,
+            Admitted::Refused(no) => {
+                assert_eq!(no.code, Code::LimitExceeded);
+                assert!(no.sentence.contains("cap has 4000 usd available of 10000 and this needs 6000"), "{}", no.sentence);
+                refused += 1;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!((granted, refused), (1, 9));
+    assert_eq!(memory.used("cap", NOON).await, (0, 6_000, 0, 4_000));
+    assert_eq!((memory.count("effect"), memory.count("event WHERE kind = 'refused'")), (1, 9));
+}
+
+#[tokio::test]
+async fn a_success_consumes_and_a_failure_releases() {
+    let memory = Memory::new();
+    memory.store.sync_limits(vec![limit("cap", Period::Day, 10_000)], NOON).await.unwrap();
+    for (exchange, used) in [
+        (not_sent(), (0, 0, 0, 10_000)),
+        (answered(402), (0, 0, 0, 10_000)),
+        (answered(200), (1_000, 0, 0, 9_000)),
+        (lost(), (1_000, 1_000, 1_000, 8_000)),
+        (answered(500), (1_000, 2_000, 2_000, 7_000)),
+        (answered(201), (2_000, 2_000, 2_000, 6_000)),
+    ] {
+        let subject = format!("pi_{}", memory.fresh());
+        let (permit, _) = memory.granted(memory.refund(&subject, 1_000), NOON).await;
+        memory.record(permit.spend(), &exchange, NOON).await;
+        assert_eq!(memory.used("cap", NOON).await, used, "{exchange:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_hold_outlives_restart_and_period_end_and_counts_where_the_write_was() {
+    let memory = Memory::new();
+    memory.store.sync_limits(vec![limit("cap", Period::Day, 10_000)], NOON).await.unwrap();
+    let unknown = memory.unknown(memory.refund("pi_1", 6_000), NOON).await;
+    let two_days_on = NOON.plus(2 * DAY);
+    let memory = memory.restarted(two_days_on);
+    assert_eq!(memory.used("cap", two_days_on).await, (0, 6_000, 6_000, 4_000));
+    let said = memory.store.admit(memory.refund("pi_2", 6_000), two_days_on).await.unwrap();
+    assert!(matches!(said, Admitted::Refused(no) if no.code == Code::LimitExceeded));
+
+    memory.store.apply_finding(&unknown.id, matched(), Looker::Schedule, two_days_on).await.unwrap();
+    assert_eq!(memory.used("cap", two_days_on).await, (0, 0, 0, 10_000));
+    assert_eq!(memory.used("cap", NOON).await, (6_000, 0, 0, 4_000));
+}
+
+#[tokio::test]
+async fn the_providers_failed_record_releases() {
+    let memory = Memory::new();
+    memory.store.sync_limits(vec![limit("cap", Period::Total, 10_000)], NOON).await.unwrap();
+    let unknown = memory.unknown(memory.refund("pi_1", 6_000), NOON).await;
+    memory.store.apply_finding(&unknown.id, provider_failed(), Looker::Schedule, NOON).await.unwrap();
+    assert_eq!(memory.used("cap", NOON).await, (0, 0, 0, 10_000));
+}
+
+#[tokio::test]
+async fn every_applicable_limit_is_reserved_or_none() {
+    let memory = Memory::new();
+    let narrow = |name: &str, amount| {
+        let mut narrow = limit(name, Period::Month, amount);
+        narrow.resource_prefix = Some("acct_1/".into());
+        narrow
+    };
+    let mut other = limit("other-action", Period::Day, 0);
+    other.action = ActionName::parse("charge");
+    let limits = vec![limit("wide", Period::Day, 10_000), narrow("narrow", 5_000), other];
+    memory.store.sync_limits(limits, NOON).await.unwrap();
+    let (_permit, effect) = memory.granted(memory.refund("pi_1", 4_000), NOON).await;
+    let detail = memory.store.effect(&effect.id).await.unwrap().unwrap();
+    assert_eq!(detail.reservations.iter().map(|held| held.name.as_str()).collect::<Vec<_>>(), ["wide", "narrow"]);
+
+    let said = memory.store.admit(memory.refund("pi_2", 4_000), NOON).await.unwrap();
+    assert!(matches!(said, Admitted::Refused(no) if no.sentence.contains("narrow")));
+    assert_eq!(memory.used("wide", NOON).await, (0, 4_000, 0, 6_000));
+    assert_eq!(memory.used("other-action", NOON).await, (0, 0, 0, 0));
+}
+
+#[tokio::test]
+async fn an_amount_that_nobody_knows_is_refused_under_a_limit_only() {
+    let memory = Memory::new();
+    let unbounded = || {
+        let mut new = memory.refund(&format!("pi_{}", memory.fresh()), 1);
+        new.impact.as_mut().unwrap().amount = None;
+        new
+    };
+    let (permit, _) = memory.granted(unbounded(), NOON).await;
+    memory.record(permit.spend(), &answered(200), NOON).await;
+    memory.store.sync_limits(vec![limit("cap", Period::Day, 10_000)], NOON).await.unwrap();
+    let said = memory.store.admit(unbounded(), NOON).await.unwrap();
+    assert!(matches!(said, Admitted::Refused(no) if no.code == Code::AmountUnbounded));
+}
+
+#[tokio::test]
+async fn the_declared_limits_are_the_limits() {
+    let memory = Memory::new();
+    let sync = |limits| memory.store.sync_limits(limits, NOON);
+    assert_eq!(sync(vec![limit("cap", Period::Day, 10_000)]).await.unwrap().len(), 1);
+    assert_eq!(sync(vec![limit("cap", Period::Day, 10_000)]).await.unwrap(), Vec::<String>::new());
+    let (permit, _) = memory.granted(memory.refund("pi_1", 6_000), NOON).await;
+
+    // Lowering frees nothing.
+    let lowered = sync(vec![limit("cap", Period::Day, 5_000)]).await.unwrap();
+    assert_eq!(lowered, ["limit cap was 10000 usd per day, is 5000 usd per day"]);
+    assert_eq!(memory.used("cap", NOON).await, (0, 6_000, 0, -1_000));
+
+    // What is declared no more counts no more, and its hold still settles.
+    let archived = sync(vec![]).await.unwrap();
+    assert_eq!(archived, ["limit cap is archived; 6000 is still held on it"]);
+    assert!(memory.exposure("cap", NOON).await.archived_at.is_some());
+    memory.record(permit.spend(), &answered(200), NOON).await;
+    assert_eq!(memory.used("cap", NOON).await, (6_000, 0, 0, -1_000));
+
+    // Declared again, with what was consumed; in another period, counted from the same days.
+    sync(vec![limit("cap", Period::Month, 9_000)]).await.unwrap();
+    assert_eq!(memory.used("cap", NOON).await, (6_000, 0, 0, 3_000));
+    assert_eq!(memory.store.exposures(NOON).await.unwrap().len(), 1);
+
+    // Another dimension is another limit.
+    let mut euros = limit("cap", Period::Month, 9_000);
+    euros.dimension = oncegate_policy::impact::Dimension::Money { currency: "eur".into() };
+    sync(vec![euros]).await.unwrap();
+    assert_eq!(memory.store.exposures(NOON).await.unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn limits_through_the_api() {
+    let memory = Memory::new();
+    let created = memory.store.create_limit(limit("cap", Period::Day, 100), NOON).await.unwrap();
+    let CreatedLimit::Created(made) = created else { panic!("{created:?}") };
+    let again = memory.store.create_limit(limit("cap", Period::Day, 100), NOON).await.unwrap();
+    assert_eq!(again, CreatedLimit::Exists(made.clone()));
+    let taken = memory.store.create_limit(limit("cap", Period::Day, 200), NOON).await.unwrap();
+    assert!(matches!(taken, CreatedLimit::NameTaken(_)));
+    let changed = memory.store.change_limit(&made.id, Some("lid".into()), Some(50), NOON).await.unwrap();
+    assert!(matches!(changed, ChangedLimit::Changed(changed) if changed.limit.name == "lid" && changed.limit.amount == 50));
+    let archived = memory.store.archive_limit(&made.id, NOON).await.unwrap().unwrap();
+    assert_eq!(archived.archived_at, Some(NOON));
+    let changed = memory.store.change_limit(&made.id, None, Some(60), NOON).await.unwrap();
+    assert_eq!(changed, ChangedLimit::Missing);
+    assert_eq!(usd().unit(), "usd");
+}
+
+#[tokio::test]
+async fn a_dependency_is_met_by_its_outcome_only() {
+    let memory = Memory::new();
+    let unknown = memory.unknown(memory.refund("pi_1", 100), NOON).await;
+    let dependent = || {
+        let mut new = memory.refund("pi_2", 100);
+        new.depends_on = vec![(unknown.id.clone(), Outcome::Succeeded)];
+        new
+    };
+    let said = memory.store.admit(dependent(), NOON).await.unwrap();
+    assert!(matches!(said, Admitted::Refused(no) if no.code == Code::DependencyUnmet && no.effect == Some(unknown.id.clone())));
+    memory.store.apply_finding(&unknown.id, matched(), Looker::Schedule, NOON.plus(HOUR)).await.unwrap();
+    let (_permit, effect) = memory.granted(dependent(), NOON.plus(HOUR)).await;
+    let detail = memory.store.effect(&effect.id).await.unwrap().unwrap();
+    assert_eq!(detail.depends_on, [(unknown.id, Outcome::Succeeded)]);
+}

@@ -1,0 +1,12 @@
+//! What the memory promises, tried on real files.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests; clippy.toml covers test functions only")]
+
+mod chain;
+mod crash;
+mod identity;
+mod limits;
+mod looks;
+mod rules;
+mod support;
+mod views;
