@@ -94,7 +94,10 @@ fn target(request: &Request<Incoming>) -> Result<Authority, Refusal> {
     let invalid = |sentence: String| Refusal::new(Code::InvalidRequest, format!("{sentence} Nothing was sent."));
     let authority = request.uri().authority().map(http::uri::Authority::as_str);
     if request.method() == Method::CONNECT {
-        // The port is required (RFC 9110 section 9.3.6).
+        // Authority form and nothing else, with the port (RFC 9110 section 9.3.6, RFC 9112 section 3.2.3).
+        if request.uri().scheme().is_some() || request.uri().path_and_query().is_some() {
+            return Err(invalid("The CONNECT target has to be host:port.".to_owned()));
+        }
         return Authority::parse(authority.unwrap_or_default(), None)
             .map_err(|fault| invalid(format!("The CONNECT target has to be host:port: {fault}.")));
     }
