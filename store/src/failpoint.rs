@@ -5,6 +5,8 @@
 pub const NAMES: &[(&str, &str)] = &[
     ("before_commit", "an admission is written and not committed: nothing of it may be found later"),
     ("after_commit", "an admission is durable and its permit not handed out: no byte has left"),
+    ("after_send", "the request was written and no answer read (hit by the proxy)"),
+    ("before_record", "the provider answered and nothing was written yet (hit by the proxy)"),
     ("before_record_commit", "the provider answered and the outcome is not committed"),
     ("after_record_commit", "the outcome is durable and nobody was told"),
     ("before_sweep_commit", "interrupted dispatches are marked and not committed"),

@@ -13,6 +13,7 @@ use oncegate_policy::id::OwnerId;
 use oncegate_policy::reconcile::Schedule;
 
 pub mod admit;
+pub mod approval;
 pub mod claim;
 pub mod error;
 pub mod events;
@@ -21,13 +22,18 @@ pub mod halt;
 pub mod limits;
 pub mod look;
 pub mod open;
+pub mod prune;
 pub mod read;
+pub mod ready;
 pub mod record;
+pub mod replay;
+pub mod resolve;
 pub mod sweep;
 pub mod view;
 
 mod facts;
 mod holds;
+mod insert;
 mod migrate;
 mod queue;
 mod row;

@@ -46,7 +46,7 @@ pub enum CreatedLimit {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChangedLimit {
     /// It is so from now on.
-    Changed(Exposure),
+    Changed(Box<Exposure>),
     /// Another limit has this name.
     NameTaken,
     /// There is no such limit, or it is archived.
@@ -111,7 +111,7 @@ impl Store {
                 update(tx, &there, &changed, now)?;
             }
             let there = by_key(tx.connection, there.key)?;
-            Ok(ChangedLimit::Changed(exposure(tx.connection, there, now)?))
+            Ok(ChangedLimit::Changed(Box::new(exposure(tx.connection, there, now)?)))
         };
         self.inner.writer.write(CHANGE, usize::MAX, verb).await
     }

@@ -221,7 +221,12 @@ fn record(
 }
 
 /// Something else has settled it first. Both orders end alike: the first word stays, the second is kept beside it.
-fn too_late(tx: &mut Tx<'_>, effect: &Effect, seen: &Seen, now: Timestamp) -> Result<EffectView, Fault> {
+pub(crate) fn too_late(
+    tx: &mut Tx<'_>,
+    effect: &Effect,
+    seen: &Seen,
+    now: Timestamp,
+) -> Result<EffectView, Fault> {
     let outcome = effect.view.stage.outcome().word();
     let agrees = seen.verdict.word() == outcome || seen.verdict == Verdict::Unknown;
     let remark = if agrees { "" } else { "; this CONTRADICTS the recorded outcome, which stays" };

@@ -56,7 +56,11 @@ async fn each_way_of_tampering_is_named() {
             2,
             "was last recorded as settled acknowledged unverified and stands as settled failed unverified",
         ),
-        ("DELETE FROM event WHERE seq > 5; UPDATE chain_head SET seq = 5, hash = (SELECT hash FROM event WHERE seq = 5)", 4, "stands as settled confirmed provider"),
+        (
+            "DELETE FROM event WHERE seq > 5; UPDATE chain_head SET seq = 5, hash = (SELECT hash FROM event WHERE seq = 5)",
+            4,
+            "stands as settled confirmed provider",
+        ),
     ] {
         let memory = history().await;
         forge(&memory, statements);

@@ -1,7 +1,5 @@
 //! What a stop of the process leaves behind, and what the next one finds.
 
-use std::sync::Arc;
-
 use oncegate_policy::limit::Period;
 use oncegate_store::admit::Admitted;
 use oncegate_store::error::{OpenError, StoreError};
@@ -20,7 +18,7 @@ async fn an_interrupted_dispatch_is_unknown_after_a_restart() {
     drop(claim);
     let memory = memory.restarted(NOON.plus(HOUR));
     assert_eq!(word(&memory.view(&effect.id).await), ("pending", "pending", "unverified"));
-    assert_eq!(memory.store.sweep(NOON.plus(HOUR)).await.unwrap(), [effect.id.clone()]);
+    assert_eq!(memory.store.sweep(NOON.plus(HOUR)).await.unwrap(), std::slice::from_ref(&effect.id));
     assert_eq!(memory.store.sweep(NOON.plus(HOUR)).await.unwrap(), []);
     let view = memory.view(&effect.id).await;
     assert_eq!(word(&view), ("unknown", "unknown", "unverified"));
@@ -111,7 +109,10 @@ async fn files_that_are_not_ours_are_left_alone() {
     let newer = folder.path().join("newer.db");
     drop(Store::open(options(newer.clone()), owner(1), NOON).unwrap());
     rusqlite::Connection::open(&newer).unwrap().pragma_update(None, "user_version", 99).unwrap();
-    assert!(matches!(Store::open(options(newer.clone()), owner(1), NOON), Err(OpenError::Newer { found: 99, .. })));
+    assert!(matches!(
+        Store::open(options(newer.clone()), owner(1), NOON),
+        Err(OpenError::Newer { found: 99, .. })
+    ));
     assert!(matches!(Reader::open(&newer), Err(OpenError::Newer { found: 99, .. })));
 }
 
@@ -165,7 +166,7 @@ async fn everything_is_there_after_reopening() {
 
 #[tokio::test]
 async fn the_log_is_folded_and_stays_small() {
-    let memory = Arc::new(Memory::new());
+    let memory = Memory::new();
     for number in 0..600 {
         let mut new = memory.refund(&format!("pi_{number}"), 1);
         new.request.body = vec![b'x'; 64 * 1024];

@@ -74,7 +74,11 @@ async fn every_row_of_the_table() {
         match case.first_state.as_str() {
             "refused" => {
                 let said = memory.store.admit(first, NOON).await.unwrap();
-                assert!(matches!(&said, Admitted::Refused(no) if no.code == Code::LimitExceeded), "{}", case.name);
+                assert!(
+                    matches!(&said, Admitted::Refused(no) if no.code == Code::LimitExceeded),
+                    "{}",
+                    case.name
+                );
                 memory.store.sync_limits(vec![limit("cap", Period::Total, i64::MAX)], NOON).await.unwrap();
             }
             state => {
@@ -92,7 +96,13 @@ async fn every_row_of_the_table() {
         let second = asked(&memory, case, &case.second);
         let repeat_outside = memory
             .store
-            .find_repeat(second.caller.clone(), second.action.clone(), second.asked.clone(), second.subject.clone(), now)
+            .find_repeat(
+                second.caller.clone(),
+                second.action.clone(),
+                second.asked.clone(),
+                second.subject.clone(),
+                now,
+            )
             .await
             .unwrap();
         let said = memory.store.admit(second.clone(), now).await.unwrap();

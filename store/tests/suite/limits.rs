@@ -8,7 +8,9 @@ use oncegate_policy::refusal::Code;
 use oncegate_store::admit::Admitted;
 use oncegate_store::limits::{ChangedLimit, CreatedLimit};
 
-use crate::support::{DAY, HOUR, Memory, NOON, answered, limit, lost, matched, not_sent, provider_failed, usd};
+use crate::support::{
+    DAY, HOUR, Memory, NOON, answered, limit, lost, matched, not_sent, provider_failed, usd,
+};
 
 #[tokio::test]
 async fn ten_refunds_of_60_under_100_are_one() {
@@ -26,7 +28,11 @@ async fn ten_refunds_of_60_under_100_are_one() {
             Admitted::Granted { .. } => granted += 1,
             Admitted::Refused(no) => {
                 assert_eq!(no.code, Code::LimitExceeded);
-                assert!(no.sentence.contains("cap has 4000 usd available of 10000 and this needs 6000"), "{}", no.sentence);
+                assert!(
+                    no.sentence.contains("cap has 4000 usd available of 10000 and this needs 6000"),
+                    "{}",
+                    no.sentence
+                );
                 refused += 1;
             }
             other => panic!("{other:?}"),
@@ -95,7 +101,10 @@ async fn every_applicable_limit_is_reserved_or_none() {
     memory.store.sync_limits(limits, NOON).await.unwrap();
     let (_permit, effect) = memory.granted(memory.refund("pi_1", 4_000), NOON).await;
     let detail = memory.store.effect(&effect.id).await.unwrap().unwrap();
-    assert_eq!(detail.reservations.iter().map(|held| held.name.as_str()).collect::<Vec<_>>(), ["wide", "narrow"]);
+    assert_eq!(
+        detail.reservations.iter().map(|held| held.name.as_str()).collect::<Vec<_>>(),
+        ["wide", "narrow"]
+    );
 
     let said = memory.store.admit(memory.refund("pi_2", 4_000), NOON).await.unwrap();
     assert!(matches!(said, Admitted::Refused(no) if no.sentence.contains("narrow")));
@@ -160,7 +169,9 @@ async fn limits_through_the_api() {
     let taken = memory.store.create_limit(limit("cap", Period::Day, 200), NOON).await.unwrap();
     assert!(matches!(taken, CreatedLimit::NameTaken(_)));
     let changed = memory.store.change_limit(&made.id, Some("lid".into()), Some(50), NOON).await.unwrap();
-    assert!(matches!(changed, ChangedLimit::Changed(changed) if changed.limit.name == "lid" && changed.limit.amount == 50));
+    assert!(
+        matches!(changed, ChangedLimit::Changed(changed) if changed.limit.name == "lid" && changed.limit.amount == 50)
+    );
     let archived = memory.store.archive_limit(&made.id, NOON).await.unwrap().unwrap();
     assert_eq!(archived.archived_at, Some(NOON));
     let changed = memory.store.change_limit(&made.id, None, Some(60), NOON).await.unwrap();
@@ -178,7 +189,9 @@ async fn a_dependency_is_met_by_its_outcome_only() {
         new
     };
     let said = memory.store.admit(dependent(), NOON).await.unwrap();
-    assert!(matches!(said, Admitted::Refused(no) if no.code == Code::DependencyUnmet && no.effect == Some(unknown.id.clone())));
+    assert!(
+        matches!(said, Admitted::Refused(no) if no.code == Code::DependencyUnmet && no.effect == Some(unknown.id.clone()))
+    );
     memory.store.apply_finding(&unknown.id, matched(), Looker::Schedule, NOON.plus(HOUR)).await.unwrap();
     let (_permit, effect) = memory.granted(dependent(), NOON.plus(HOUR)).await;
     let detail = memory.store.effect(&effect.id).await.unwrap().unwrap();

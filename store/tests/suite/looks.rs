@@ -8,9 +8,7 @@ use oncegate_policy::time::Timestamp;
 use oncegate_store::look::Found;
 use oncegate_store::view::ResponseSource;
 
-use crate::support::{
-    DAY, HOUR, Memory, NOON, answered, lost, matched, no_match, provider_failed, word,
-};
+use crate::support::{DAY, HOUR, Memory, NOON, answered, lost, matched, no_match, provider_failed, word};
 
 fn next_look(stage: &Stage) -> Option<Timestamp> {
     match stage {
@@ -30,11 +28,15 @@ async fn a_match_settles_and_its_record_answers_repeats() {
     let due = memory.store.due(NOON.plus(HOUR), 10).await.unwrap();
     assert_eq!((due.len(), due[0].memory.contains("pi_1")), (1, true));
 
-    let found = memory.store.apply_finding(&unknown.id, matched(), Looker::Schedule, NOON.plus(HOUR)).await.unwrap();
+    let found =
+        memory.store.apply_finding(&unknown.id, matched(), Looker::Schedule, NOON.plus(HOUR)).await.unwrap();
     let Found::Settled(view) = found else { panic!("{found:?}") };
     assert_eq!(word(&view), ("succeeded", "confirmed", "provider"));
     let kept = view.response.unwrap();
-    assert_eq!((kept.status, kept.source, kept.body.as_slice()), (200, ResponseSource::ReadBack, &br#"{"id":"re_1","object":"refund"}"#[..]));
+    assert_eq!(
+        (kept.status, kept.source, kept.body.as_slice()),
+        (200, ResponseSource::ReadBack, &br#"{"id":"re_1","object":"refund"}"#[..])
+    );
     assert_eq!(memory.store.next_look().await.unwrap(), None);
     assert_eq!(memory.store.memory(&view.id).await.unwrap().unwrap().memory, "");
 }
@@ -65,7 +67,11 @@ async fn the_one_who_asked_never_frees_its_own_hold_nor_puts_a_look_off() {
         let Found::StillUnknown(view) = found else { panic!("{found:?}") };
         assert_eq!(next_look(&view.stage), before);
     }
-    let found = memory.store.apply_finding(&unknown.id, provider_failed(), Looker::Schedule, NOON.plus(DAY)).await.unwrap();
+    let found = memory
+        .store
+        .apply_finding(&unknown.id, provider_failed(), Looker::Schedule, NOON.plus(DAY))
+        .await
+        .unwrap();
     let Found::Settled(view) = found else { panic!("{found:?}") };
     assert_eq!(word(&view), ("failed", "failed", "provider"));
     let detail = memory.store.effect(&view.id).await.unwrap().unwrap();
@@ -104,17 +110,25 @@ async fn an_acknowledged_effect_may_be_confirmed_and_nothing_else() {
     assert!(detail.evidence.last().unwrap().text.contains("CONTRADICTS"));
 
     let unknown = memory.unknown(memory.refund("pi_3", 100), NOON).await;
-    assert!(matches!(memory.store.confirm(&unknown.id, matched(), NOON).await.unwrap(), Found::StillUnknown(_)));
+    assert!(matches!(
+        memory.store.confirm(&unknown.id, matched(), NOON).await.unwrap(),
+        Found::StillUnknown(_)
+    ));
 }
 
 #[tokio::test]
 async fn a_late_answer_settles_and_says_that_it_was_late() {
     let memory = Memory::new();
-    for (exchange, outcome) in [(answered(200), "succeeded"), (answered(402), "failed"), (lost(), "unknown")] {
+    for (exchange, outcome) in [(answered(200), "succeeded"), (answered(402), "failed"), (lost(), "unknown")]
+    {
         let subject = format!("pi_{}", memory.fresh());
         let (permit, effect) = memory.granted(memory.refund(&subject, 100), NOON).await;
         let claim = permit.spend();
-        let told = memory.store.mark_unknown(&claim, "no answer within 12 s", NOON.plus(12 * HOUR / 3_600)).await.unwrap();
+        let told = memory
+            .store
+            .mark_unknown(&claim, "no answer within 12 s", NOON.plus(12 * HOUR / 3_600))
+            .await
+            .unwrap();
         assert_eq!(told.stage.outcome().word(), "unknown");
         // Nobody sweeps what somebody still holds.
         assert_eq!(memory.store.sweep(NOON.plus(HOUR)).await.unwrap(), []);

@@ -1,10 +1,15 @@
 //! What the memory promises, tried on real files.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests; clippy.toml covers test functions only")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests; clippy.toml covers test functions only"
+)]
 
 mod chain;
 mod crash;
 mod identity;
+mod law;
 mod limits;
 mod looks;
 mod rules;

@@ -29,10 +29,15 @@ async fn a_second_dispatch() {
     for effect in 1..=3 {
         refuses(
             &shell,
-            &format!("INSERT INTO attempt (id, effect, kind, run, started_at) VALUES ('att_x', {effect}, 'dispatch', 1, 0)"),
+            &format!(
+                "INSERT INTO attempt (id, effect, kind, run, started_at) VALUES ('att_x', {effect}, 'dispatch', 1, 0)"
+            ),
         );
     }
-    refuses(&shell, "UPDATE attempt SET kind = 'dispatch', ended_at = 1, seen = 'lost' WHERE kind <> 'dispatch'; SELECT RAISE");
+    refuses(
+        &shell,
+        "UPDATE attempt SET kind = 'dispatch', ended_at = 1, seen = 'lost' WHERE kind <> 'dispatch'; SELECT RAISE",
+    );
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use oncegate_policy::action::ActionName;
 use oncegate_policy::admission::{Asked, CallerKey};
 use oncegate_policy::caller::CallerName;
-use oncegate_policy::classify::{ResponseRules, Verdict, verdict};
+use oncegate_policy::classify::{ResponseRules, verdict};
 use oncegate_policy::exchange::{Answer, Exchange, Loss, NotSent, Phase};
 use oncegate_policy::fingerprint::Fingerprint;
 use oncegate_policy::id::{EffectId, InvocationId, OwnerId};
@@ -60,7 +60,8 @@ impl Memory {
         let Self { store, folder, ids } = self;
         drop(store);
         ids.set(ids.get() + 1);
-        let store = Store::open(options(folder.path().join("once.db")), owner(1_000 + ids.get()), at).unwrap();
+        let store =
+            Store::open(options(folder.path().join("once.db")), owner(1_000 + ids.get()), at).unwrap();
         Self { store, folder, ids }
     }
 
@@ -179,7 +180,8 @@ pub(crate) fn seen(exchange: &Exchange) -> Seen {
 }
 
 pub(crate) fn answered(status: u16) -> Exchange {
-    let headers = [("content-type", "application/json"), ("set-cookie", "a=b"), ("request-id", "req_1"), ("date", "x")];
+    let headers =
+        [("content-type", "application/json"), ("set-cookie", "a=b"), ("request-id", "req_1"), ("date", "x")];
     Exchange::Answered(Answer {
         status,
         reason: None,
@@ -211,9 +213,4 @@ pub(crate) fn no_match() -> Finding {
 
 pub(crate) fn word(view: &EffectView) -> (&'static str, &'static str, &'static str) {
     (view.stage.outcome().word(), view.stage.grade().word(), view.stage.verification().word())
-}
-
-/// For assertions on verdicts that a test makes itself.
-pub(crate) fn said(verdict: Verdict, exchange: &Exchange) -> Seen {
-    Seen::of(verdict, exchange)
 }

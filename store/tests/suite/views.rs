@@ -28,18 +28,25 @@ async fn unresolved_and_exposure_have_their_documented_columns() {
         ["id", "stage", "action", "subject", "amount", "unit", "age_s", "next_look_at", "last_evidence"]
     );
     let row = shell
-        .query_row("SELECT id, stage, amount, age_s < 60, next_look_at, last_evidence FROM unresolved", [], |row| {
-            Ok((
-                row.get::<_, String>(0)?,
-                row.get::<_, String>(1)?,
-                row.get::<_, i64>(2)?,
-                row.get::<_, bool>(3)?,
-                row.get::<_, String>(4)?,
-                row.get::<_, String>(5)?,
-            ))
-        })
+        .query_row(
+            "SELECT id, stage, amount, age_s < 60, next_look_at, last_evidence FROM unresolved",
+            [],
+            |row| {
+                Ok((
+                    row.get::<_, String>(0)?,
+                    row.get::<_, String>(1)?,
+                    row.get::<_, i64>(2)?,
+                    row.get::<_, bool>(3)?,
+                    row.get::<_, String>(4)?,
+                    row.get::<_, String>(5)?,
+                ))
+            },
+        )
         .unwrap();
-    assert_eq!((row.0.as_str(), row.1.as_str(), row.2, row.3), (unknown.id.as_str(), "reconciling", 12_000, true));
+    assert_eq!(
+        (row.0.as_str(), row.1.as_str(), row.2, row.3),
+        (unknown.id.as_str(), "reconciling", 12_000, true)
+    );
     assert!(row.4.ends_with('Z') && row.4.len() == 20, "{}", row.4);
     assert_eq!(row.5, "answer lost (awaiting_head): connection reset");
 
@@ -111,7 +118,8 @@ async fn lists_filter_by_every_word() {
         let found = memory.store.list(filter.clone()).await.unwrap();
         assert_eq!((found.total, found.effects.len() as u64), (total, total), "{filter:?}");
     }
-    let page = memory.store.list(EffectFilter { limit: 1, offset: 1, ..EffectFilter::default() }).await.unwrap();
+    let page =
+        memory.store.list(EffectFilter { limit: 1, offset: 1, ..EffectFilter::default() }).await.unwrap();
     assert_eq!((page.total, page.effects.len()), (4, 1));
 }
 

@@ -1,0 +1,339 @@
+//! Questions to a person: parked effects, and questions that an agent asks on its own account.
+
+use oncegate_policy::caller::CallerName;
+use oncegate_policy::id::{ApprovalId, EffectId};
+use oncegate_policy::time::Timestamp;
+use rusqlite::{Connection, OptionalExtension, params};
+use serde_json::{Value, json};
+
+use crate::Store;
+use crate::error::{Fault, StoreError};
+use crate::events::Event;
+use crate::read::collect;
+use crate::row::Columns;
+use crate::writer::{Step, Tx};
+
+const DECIDE: Step =
+    Step::new("decide an approval").failing_at("before_approve_commit", "after_approve_commit");
+const EXPIRE: Step = Step::new("expire approvals");
+const REQUEST: Step = Step::new("ask for an approval");
+/// Approvals that lapse in one transaction, at most.
+const EXPIRED_MAX: i64 = 200;
+
+/// A question to a person.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ApprovalView {
+    /// Its id.
+    pub id: ApprovalId,
+    /// The effect that waits for it; `None` when an agent asked for something of its own.
+    pub effect: Option<EffectId>,
+    /// Who asks, and may not decide.
+    pub caller: CallerName,
+    /// What it is about.
+    pub title: String,
+    /// More about it.
+    pub description: Option<String>,
+    /// What the agent gave along, JSON.
+    pub payload: Option<Value>,
+    /// Since when it is asked.
+    pub asked_at: Timestamp,
+    /// When it lapses.
+    pub expires_at: Timestamp,
+    /// `pending`, `approved`, `denied` or `expired`.
+    pub status: String,
+    /// Who decided.
+    pub decided_by: Option<CallerName>,
+    /// When it was decided or lapsed.
+    pub decided_at: Option<Timestamp>,
+    /// What the one who decided said.
+    pub note: Option<String>,
+}
+
+/// A question that an agent asks on its own account; nothing waits for it here.
+#[derive(Clone, Debug)]
+pub struct NewApproval {
+    /// Who asks.
+    pub caller: CallerName,
+    /// What it is about.
+    pub title: String,
+    /// More about it.
+    pub description: Option<String>,
+    /// For the one who decides, JSON.
+    pub payload: Option<Value>,
+    /// When it lapses.
+    pub expires_at: Timestamp,
+}
+
+/// What became of a decision.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Decided {
+    /// It counts: an approved effect is `ready`, a denied one is rejected.
+    Done(ApprovalView),
+    /// The key that asked never decides (P8).
+    OwnRequest(ApprovalView),
+    /// Somebody else has decided, or it has lapsed.
+    AlreadyDecided(ApprovalView),
+    /// There is no such approval.
+    Missing,
+}
+
+impl Store {
+    /// Says yes. An effect that waited for it becomes `ready`: nothing is held or sent before it is claimed.
+    ///
+    /// # Errors
+    /// The record could not be written: it is still pending.
+    pub async fn approve(
+        &self,
+        id: &ApprovalId,
+        by: &CallerName,
+        note: Option<String>,
+        now: Timestamp,
+    ) -> Result<Decided, StoreError> {
+        self.decide(id, by, "approved", note, now).await
+    }
+
+    /// Says no. An effect that waited for it is rejected, for good.
+    ///
+    /// # Errors
+    /// The record could not be written: it is still pending.
+    pub async fn deny(
+        &self,
+        id: &ApprovalId,
+        by: &CallerName,
+        note: Option<String>,
+        now: Timestamp,
+    ) -> Result<Decided, StoreError> {
+        self.decide(id, by, "denied", note, now).await
+    }
+
+    async fn decide(
+        &self,
+        id: &ApprovalId,
+        by: &CallerName,
+        status: &'static str,
+        note: Option<String>,
+        now: Timestamp,
+    ) -> Result<Decided, StoreError> {
+        let (id, by) = (id.clone(), by.clone());
+        let verb = move |tx: &mut Tx<'_>| decide(tx, &id, &by, status, note.as_deref(), now);
+        self.inner.writer.write(DECIDE, usize::MAX, verb).await
+    }
+
+    /// Rejects what nobody decided in time. Returns the effects that waited.
+    ///
+    /// # Errors
+    /// The record could not be written.
+    pub async fn expire_approvals(&self, now: Timestamp) -> Result<Vec<EffectId>, StoreError> {
+        self.inner.writer.write(EXPIRE, usize::MAX, move |tx| expire(tx, now)).await
+    }
+
+    /// Asks a person something on an agent's own account.
+    ///
+    /// # Errors
+    /// The record could not be written.
+    pub async fn request_approval(
+        &self,
+        new: NewApproval,
+        now: Timestamp,
+    ) -> Result<ApprovalView, StoreError> {
+        self.inner.writer.write(REQUEST, usize::MAX, move |tx| request(tx, &new, now)).await
+    }
+
+    /// One approval.
+    ///
+    /// # Errors
+    /// The record could not be read.
+    pub async fn approval(&self, id: &ApprovalId) -> Result<Option<ApprovalView>, StoreError> {
+        let id = id.clone();
+        self.inner.reader.read("read an approval", move |connection| by_id(connection, &id)).await
+    }
+
+    /// Approvals, newest first, with this status if one is given.
+    ///
+    /// # Errors
+    /// The record could not be read.
+    pub async fn approvals(
+        &self,
+        status: Option<String>,
+        limit: u32,
+        offset: u32,
+    ) -> Result<(Vec<ApprovalView>, u64), StoreError> {
+        let look = move |connection: &Connection| {
+            let total: i64 = connection.query_row(
+                "SELECT count(*) FROM approval WHERE ?1 IS NULL OR status = ?1",
+                [&status],
+                |found| found.get(0),
+            )?;
+            let rest = "WHERE ?1 IS NULL OR a.status = ?1 ORDER BY a.key DESC LIMIT ?2 OFFSET ?3";
+            let page = many(connection, rest, params![status, limit, offset])?;
+            Ok((page, u64::try_from(total).unwrap_or(0)))
+        };
+        self.inner.reader.read("list approvals", look).await
+    }
+}
+
+fn decide(
+    tx: &mut Tx<'_>,
+    id: &ApprovalId,
+    by: &CallerName,
+    status: &'static str,
+    note: Option<&str>,
+    now: Timestamp,
+) -> Result<Decided, Fault> {
+    let Some(asked) = by_id(tx.connection, id)? else { return Ok(Decided::Missing) };
+    if asked.caller == *by {
+        return Ok(Decided::OwnRequest(asked));
+    }
+    if asked.status == "pending" && asked.expires_at <= now {
+        // Nobody has swept it yet; a decision that comes too late does not count because of that.
+        lapse(tx, &asked, now)?;
+        return Ok(Decided::AlreadyDecided(again(tx, asked)?));
+    }
+    if asked.status != "pending" {
+        return Ok(Decided::AlreadyDecided(asked));
+    }
+    tx.connection
+        .prepare_cached(
+            "UPDATE approval SET status = ?2, decided_by = ?3, decided_at = ?4, note = ?5 WHERE id = ?1",
+        )?
+        .execute(params![id.as_str(), status, by.as_str(), now.0, note])?;
+    let stage = if status == "approved" { "ready" } else { "rejected" };
+    let said = note.map_or_else(String::new, |note| format!(": {note}"));
+    move_effect(tx, &asked, stage, "denied", now)?;
+    decided_event(tx, &asked, status, stage, &format!("{status} by {by}{said}"), by.as_str(), now)?;
+    Ok(Decided::Done(again(tx, asked)?))
+}
+
+fn expire(tx: &mut Tx<'_>, now: Timestamp) -> Result<Vec<EffectId>, Fault> {
+    let rest = "WHERE a.status = 'pending' AND a.expires_at <= ?1 ORDER BY a.expires_at LIMIT ?2";
+    let lapsed = many(tx.connection, rest, [now.0, EXPIRED_MAX])?;
+    for asked in &lapsed {
+        lapse(tx, asked, now)?;
+    }
+    Ok(lapsed.into_iter().filter_map(|asked| asked.effect).collect())
+}
+
+fn lapse(tx: &mut Tx<'_>, asked: &ApprovalView, now: Timestamp) -> Result<(), Fault> {
+    tx.connection
+        .prepare_cached("UPDATE approval SET status = 'expired', decided_at = ?2 WHERE id = ?1")?
+        .execute(params![asked.id.as_str(), now.0])?;
+    move_effect(tx, asked, "rejected", "expired", now)?;
+    decided_event(tx, asked, "expired", "rejected", "nobody decided in time", "schedule", now)
+}
+
+/// The effect that waited goes on to `ready`, or ends; its prepared request is erased if it ends.
+fn move_effect(
+    tx: &Tx<'_>,
+    asked: &ApprovalView,
+    stage: &str,
+    rejection: &str,
+    now: Timestamp,
+) -> Result<(), Fault> {
+    let Some(effect) = &asked.effect else { return Ok(()) };
+    let rejected = (stage == "rejected").then_some(rejection);
+    tx.connection
+        .prepare_cached(
+            "UPDATE effect SET stage = ?2, expires_at = NULL, rejection = ?3, rejected_at = ?4 WHERE id = ?1",
+        )?
+        .execute(params![effect.as_str(), stage, rejected, rejected.map(|_| now.0)])?;
+    if rejected.is_some() {
+        tx.connection
+            .prepare_cached("DELETE FROM request WHERE effect = (SELECT key FROM effect WHERE id = ?1)")?
+            .execute([effect.as_str()])?;
+    }
+    Ok(())
+}
+
+fn decided_event(
+    tx: &mut Tx<'_>,
+    asked: &ApprovalView,
+    kind: &'static str,
+    stage: &str,
+    text: &str,
+    author: &str,
+    now: Timestamp,
+) -> Result<(), Fault> {
+    tx.append(&Event {
+        at: now,
+        kind,
+        effect: asked.effect.as_ref(),
+        stage: asked.effect.as_ref().map(|_| stage),
+        author: Some(author),
+        text: Some(text),
+        detail: json!({ "approval": asked.id.as_str() }),
+    })
+}
+
+fn request(tx: &mut Tx<'_>, new: &NewApproval, now: Timestamp) -> Result<ApprovalView, Fault> {
+    let id = ApprovalId::from_ulid(&tx.fresh_ulid(now));
+    tx.connection
+        .prepare_cached(
+            "INSERT INTO approval (id, caller, title, description, payload, asked_at, expires_at, status)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 'pending')",
+        )?
+        .execute(params![
+            id.as_str(),
+            new.caller.as_str(),
+            new.title,
+            new.description,
+            new.payload.as_ref().map(Value::to_string),
+            now.0,
+            new.expires_at.0
+        ])?;
+    tx.append(&Event {
+        at: now,
+        kind: "approval_asked",
+        effect: None,
+        stage: None,
+        author: Some(new.caller.as_str()),
+        text: None,
+        detail: json!({ "approval": id.as_str(), "title": new.title }),
+    })?;
+    let made = by_id(tx.connection, &id)?;
+    made.ok_or_else(|| Fault::Unreadable { what: "approval", found: id.to_string() })
+}
+
+fn again(tx: &Tx<'_>, asked: ApprovalView) -> Result<ApprovalView, Fault> {
+    Ok(by_id(tx.connection, &asked.id)?.unwrap_or(asked))
+}
+
+fn by_id(connection: &Connection, id: &ApprovalId) -> Result<Option<ApprovalView>, Fault> {
+    Ok(many(connection, "WHERE a.id = ?1", [id.as_str()])?.pop())
+}
+
+fn many(
+    connection: &Connection,
+    rest: &str,
+    params: impl rusqlite::Params,
+) -> Result<Vec<ApprovalView>, Fault> {
+    let mut statement = connection.prepare_cached(&format!(
+        "SELECT a.id, e.id, a.caller, a.title, a.description, a.payload, a.asked_at, a.expires_at, a.status,
+             a.decided_by, a.decided_at, a.note
+         FROM approval a LEFT JOIN effect e ON e.key = a.effect {rest}"
+    ))?;
+    collect(&mut statement.query(params)?, read)
+}
+
+fn read(columns: &mut Columns<'_>) -> Result<ApprovalView, Fault> {
+    Ok(ApprovalView {
+        id: columns.word("approval id", ApprovalId::parse)?,
+        effect: columns.maybe("effect id", EffectId::parse)?,
+        caller: columns.word("caller", CallerName::parse)?,
+        title: columns.next()?,
+        description: columns.next()?,
+        payload: columns.maybe("payload", |text| serde_json::from_str(text).ok())?,
+        asked_at: Timestamp(columns.next()?),
+        expires_at: Timestamp(columns.next()?),
+        status: columns.next()?,
+        decided_by: columns.maybe("caller", CallerName::parse)?,
+        decided_at: columns.time()?,
+        note: columns.next()?,
+    })
+}
+
+/// The pending question of an effect, for what is dispatched without waiting for it.
+pub(crate) fn is_approved(connection: &Connection, effect: i64) -> Result<bool, Fault> {
+    let mut statement = connection.prepare_cached("SELECT status FROM approval WHERE effect = ?1")?;
+    let status: Option<String> = statement.query_row([effect], |found| found.get(0)).optional()?;
+    Ok(status.as_deref() == Some("approved"))
+}

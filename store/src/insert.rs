@@ -1,0 +1,135 @@
+//! The rows of a new effect.
+
+use oncegate_policy::id::{ApprovalId, AttemptId, EffectId, InvocationId};
+use oncegate_policy::time::Timestamp;
+use rusqlite::{OptionalExtension, params};
+use sha2::{Digest, Sha256};
+
+use crate::admit::NewEffect;
+use crate::error::Fault;
+use crate::row;
+use crate::view::StoredRequest;
+use crate::writer::Tx;
+
+/// The effect, its prepared request, what it depends on, and the link to what it retries. Claimed at once, or parked
+/// under an approval.
+pub(crate) fn insert(
+    tx: &Tx<'_>,
+    new: &NewEffect,
+    retry_of: Option<&InvocationId>,
+    parked: Option<&(ApprovalId, Timestamp)>,
+    now: Timestamp,
+) -> Result<i64, Fault> {
+    let impact = new.impact.as_ref();
+    let claimed = parked.is_none();
+    tx.connection
+        .prepare_cached(
+            "INSERT INTO effect (id, invocation, caller, action, listener, fingerprint, caller_key, declared_key,
+                 subject, resource, dimension, unit, amount, bound, provider_key, replay_until, can_read_back, target,
+                 request_digest, retry_of, compensates, drill, created_at, stage, approval, expires_at, claimed_at, run)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21,
+                 ?22, ?23, ?24, ?25, ?26, ?27, ?28)",
+        )?
+        .execute(params![
+            new.effect.as_str(),
+            new.invocation.as_str(),
+            new.caller.as_str(),
+            new.action.as_str(),
+            new.listener,
+            row::from_hex(&new.asked.fingerprint),
+            new.asked.caller_key.as_ref().map(|key| &key.text),
+            new.asked.declared_key,
+            new.subject,
+            new.resource,
+            impact.map(|impact| impact.dimension.word()),
+            impact.map(|impact| impact.dimension.unit()),
+            impact.and_then(|impact| impact.amount),
+            impact.map(|impact| impact.bound.word()),
+            new.provider_key,
+            new.replay_until.map(|at| at.0),
+            new.can_read_back,
+            target(&new.request),
+            digest(&new.request),
+            retry_of.map(InvocationId::as_str),
+            new.compensates.as_ref().map(EffectId::as_str),
+            new.drill,
+            now.0,
+            if claimed { "dispatching" } else { "awaiting_approval" },
+            parked.map(|(approval, _)| approval.as_str()),
+            parked.map(|(_, expires_at)| expires_at.0),
+            claimed.then_some(now.0),
+            claimed.then_some(tx.setting.run),
+        ])?;
+    let key = tx.connection.last_insert_rowid();
+    insert_beside(tx, key, new, retry_of)?;
+    Ok(key)
+}
+
+fn insert_beside(
+    tx: &Tx<'_>,
+    key: i64,
+    new: &NewEffect,
+    retry_of: Option<&InvocationId>,
+) -> Result<(), Fault> {
+    let request = &new.request;
+    tx.connection
+        .prepare_cached(
+            "INSERT INTO request (effect, method, url, headers, memory, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        )?
+        .execute(params![key, request.method, request.url, row::headers_to(&request.headers), new.memory, request.body])?;
+    for (on, outcome) in &new.depends_on {
+        tx.connection
+            .prepare_cached("INSERT OR IGNORE INTO dependency SELECT ?1, key, ?3 FROM effect WHERE id = ?2")?
+            .execute(params![key, on.as_str(), outcome.word()])?;
+    }
+    if let Some(retried) = retry_of {
+        tx.connection
+            .prepare_cached("UPDATE effect SET retried_by = ?2 WHERE invocation = ?1")?
+            .execute(params![retried.as_str(), new.invocation.as_str()])?;
+    }
+    Ok(())
+}
+
+impl Tx<'_> {
+    /// The one dispatch attempt of an effect. Its id is the effect's own, so that there cannot be two.
+    pub(crate) fn begin_dispatch(&self, effect: i64, id: &EffectId, now: Timestamp) -> Result<i64, Fault> {
+        let tail = id.as_str().trim_start_matches(EffectId::PREFIX);
+        self.connection
+            .prepare_cached(
+                "INSERT INTO attempt (id, effect, kind, run, started_at) VALUES (?1, ?2, 'dispatch', ?3, ?4)",
+            )?
+            .execute(params![AttemptId::from_ulid(tail).as_str(), effect, self.setting.run, now.0])?;
+        Ok(self.connection.last_insert_rowid())
+    }
+
+    /// A ULID of this moment, with SQLite's randomness.
+    pub(crate) fn fresh_ulid(&self, now: Timestamp) -> String {
+        let random: Option<[u8; 16]> = self
+            .connection
+            .prepare_cached("SELECT randomblob(16)")
+            .and_then(|mut statement| statement.query_row([], |row| row.get(0)).optional())
+            .ok()
+            .flatten();
+        let random = random.map_or(0, u128::from_be_bytes);
+        ulid::Ulid::from_parts(u64::try_from(now.0).unwrap_or(0), random).to_string()
+    }
+}
+
+/// What was prepared, for the receipt. The credential is not in it.
+pub(crate) fn digest(request: &StoredRequest) -> [u8; 32] {
+    let mut hasher = Sha256::new();
+    for part in
+        [request.method.as_bytes(), request.url.as_bytes(), row::headers_to(&request.headers).as_bytes()]
+    {
+        hasher.update((part.len() as u64).to_be_bytes());
+        hasher.update(part);
+    }
+    hasher.update(&request.body);
+    hasher.finalize().into()
+}
+
+/// Without the query: it may hold what the agent sent, and this outlives the body.
+fn target(request: &StoredRequest) -> String {
+    let url = request.url.split(['?', '#']).next().unwrap_or_default();
+    format!("{} {url}", request.method)
+}
