@@ -6,6 +6,7 @@ use oncegate_adapters::stripe_refund::StripeRefund;
 use oncegate_config::model::{self, Action, ActionKind, Credential, Host};
 use oncegate_policy::authority::Authority;
 use oncegate_policy::template::{Piece, Template};
+use oncegate_policy::url_template::Scheme;
 
 /// The host of Stripe's API.
 pub const STRIPE_HOST: &str = "api.stripe.com";
@@ -53,6 +54,15 @@ pub fn authority(action: &Action) -> Authority {
     match &action.kind {
         ActionKind::StripeRefund(_) => Authority { host: STRIPE_HOST.to_owned(), port: 443 },
         ActionKind::Declared(declared) => declared.url.authority().clone(),
+    }
+}
+
+/// How its host is spoken to.
+#[must_use]
+pub fn scheme(action: &Action) -> Scheme {
+    match &action.kind {
+        ActionKind::StripeRefund(_) => Scheme::Https,
+        ActionKind::Declared(declared) => declared.url.scheme(),
     }
 }
 

@@ -13,6 +13,8 @@ mod limits;
 mod page;
 mod params;
 pub mod show;
+#[cfg(test)]
+mod tests;
 pub mod view;
 
 use std::sync::Arc;

@@ -14,6 +14,7 @@ pub mod said;
 pub mod respond;
 pub mod passthrough;
 pub mod reconciler;
+pub mod let_through;
 
 pub mod listener;
 pub mod connection;

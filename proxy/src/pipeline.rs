@@ -42,7 +42,7 @@ use crate::upstream::{self, Connecting, Prepared, Sending};
 use crate::{inject, receive};
 
 /// Resolve, connect and TLS have this long, and never longer than three quarters of what the agent waits.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Takes one request through the pipeline and answers through `answering`, exactly once. Runs in a task of its
 /// own: whether the agent still listens changes nothing (P9).
@@ -62,11 +62,8 @@ pub async fn govern(sidecar: Arc<Sidecar>, snapshot: Arc<Snapshot>, asking: Aski
     let admitted = sidecar.store.admit(prepared.effect, sidecar.clock.now()).await;
     match admitted {
         Ok(Admitted::Granted { permit, effect }) => {
-            sidecar.in_flight.enter(&effect.id);
-            sidecar.on_the_wire.fetch_add(1, Ordering::SeqCst);
             let way = Way { rules: prepared.rules, within, request: prepared.request, connecting };
-            dispatch(&sidecar, permit, effect, way, answering).await;
-            sidecar.on_the_wire.fetch_sub(1, Ordering::SeqCst);
+            carry(sidecar, permit, effect, way, answering).await;
         }
         Ok(Admitted::Repeat(view)) => {
             connecting.abort();
@@ -204,11 +201,23 @@ fn new_effect(
 }
 
 /// What a dispatch needs beside its permit.
-struct Way {
-    rules: classify::ResponseRules,
-    within: Duration,
-    request: Prepared,
-    connecting: Connecting,
+pub struct Way {
+    /// How its answer is to be read.
+    pub rules: classify::ResponseRules,
+    /// What the agent waits.
+    pub within: Duration,
+    /// What is sent.
+    pub request: Prepared,
+    /// The connection that is being made.
+    pub connecting: Connecting,
+}
+
+/// Carries a claimed dispatch to its end, whoever let it through, and counts it while its socket is read.
+pub async fn carry(sidecar: Arc<Sidecar>, permit: DispatchPermit, effect: EffectView, way: Way, answering: Answering) {
+    sidecar.in_flight.enter(&effect.id);
+    sidecar.on_the_wire.fetch_add(1, Ordering::SeqCst);
+    dispatch(&sidecar, permit, effect, way, answering).await;
+    sidecar.on_the_wire.fetch_sub(1, Ordering::SeqCst);
 }
 
 /// The dispatch is claimed. Every path from here reaches `record`: there is no `?` and no `return`.

@@ -13,8 +13,6 @@ use oncegate_policy::effect::Stage;
 use oncegate_policy::exchange::{Answer, Exchange};
 use oncegate_policy::id::EffectId;
 use oncegate_policy::reconcile::{Finding, Looker};
-use oncegate_policy::url_template::{Scheme, UrlTemplate};
-use oncegate_config::model::ActionKind;
 use oncegate_store::look::{Found, LookDue};
 use oncegate_store::StoreError;
 use serde_json::Value;
@@ -23,7 +21,7 @@ use tokio::sync::watch;
 
 use crate::listener::stopped;
 use crate::state::{Sidecar, Snapshot};
-use crate::{adapting, inject, upstream};
+use crate::{adapting, inject, let_through, upstream};
 
 /// The reconciler wakes at least this often: interrupted dispatches are swept then.
 const WAKE_EVERY: Duration = Duration::from_secs(15);
@@ -85,7 +83,8 @@ pub async fn pass(sidecar: &Arc<Sidecar>) -> Result<(), StoreError> {
         let finding = look(sidecar, &snapshot, &due).await;
         apply(sidecar, &id, finding, Looker::Schedule).await?;
     }
-    confirm(sidecar, &snapshot).await
+    confirm(sidecar, &snapshot).await?;
+    let_through::pass(sidecar).await
 }
 
 /// One look after a success, as late as a first look after an unknown: a match makes `acknowledged` into
@@ -198,7 +197,7 @@ async fn ask(
     read_back: &ReadBack,
 ) -> Result<Answer, String> {
     let authority = adapting::authority(action);
-    let scheme = scheme(action);
+    let scheme = adapting::scheme(action);
     let mut placed = inject::placed(snapshot, host, Some(action), &authority, None)
         .await
         .map_err(|refusal| refusal.sentence)?;
@@ -216,9 +215,3 @@ async fn ask(
     }
 }
 
-fn scheme(action: &Action) -> Scheme {
-    match &action.kind {
-        ActionKind::StripeRefund(_) => Scheme::Https,
-        ActionKind::Declared(declared) => UrlTemplate::scheme(&declared.url),
-    }
-}

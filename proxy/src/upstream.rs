@@ -20,7 +20,7 @@ use http::{HeaderMap, Request, Response};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use oncegate_policy::exchange::{Answer, Exchange, Loss, NotSent, Phase};
-use oncegate_store::{Claim, DispatchPermit};
+use oncegate_store::{Claim, DispatchPermit, ReplayClaim, ReplayPermit};
 use tokio::time::Instant;
 
 use crate::scrub::Scrubber;
@@ -89,16 +89,28 @@ pub fn connect(pool: &Arc<Pool>, prepared: &Prepared, connect_timeout: Duration)
 /// Sends a governed request once.
 pub fn send(permit: DispatchPermit, pool: &Arc<Pool>, prepared: Prepared, connecting: Connecting) -> Sending {
     let claim = permit.spend();
-    let pool = Arc::clone(pool);
-    let exchange = Box::pin(async move {
-        let link = match connecting.await {
-            Ok(Ok(link)) => link,
-            Ok(Err(proof)) => return Exchange::NotSent(proof),
-            Err(ended) => return Exchange::NotSent(NotSent::Connect(format!("the dialling task ended: {ended}"))),
-        };
-        exchange(&pool, prepared, link).await
-    });
-    Sending { claim, exchange }
+    Sending { claim, exchange: Box::pin(over(Arc::clone(pool), prepared, connecting)) }
+}
+
+/// Sends the bytes of an unknown effect again, under the provider's own key. The only other way to write, and it has a
+/// permit of its own kind.
+pub fn resend(
+    permit: ReplayPermit,
+    pool: &Arc<Pool>,
+    prepared: Prepared,
+    connecting: Connecting,
+) -> (ReplayClaim, Pin<Box<dyn Future<Output = Exchange> + Send>>) {
+    let claim = permit.spend();
+    (claim, Box::pin(over(Arc::clone(pool), prepared, connecting)))
+}
+
+async fn over(pool: Arc<Pool>, prepared: Prepared, connecting: Connecting) -> Exchange {
+    let link = match connecting.await {
+        Ok(Ok(link)) => link,
+        Ok(Err(proof)) => return Exchange::NotSent(proof),
+        Err(ended) => return Exchange::NotSent(NotSent::Connect(format!("the dialling task ended: {ended}"))),
+    };
+    exchange(&pool, prepared, link).await
 }
 
 async fn exchange(pool: &Arc<Pool>, prepared: Prepared, link: Link) -> Exchange {
@@ -225,9 +237,6 @@ pub async fn read(
     *head.method_mut() = http::Method::GET;
     let prepared =
         Prepared { destination: Arc::clone(destination), head, body: Bytes::new(), scrubber, bounds };
-    match connect(pool, &prepared, bounds.upstream_timeout).await {
-        Ok(Ok(link)) => exchange(pool, prepared, link).await,
-        Ok(Err(proof)) => Exchange::NotSent(proof),
-        Err(ended) => Exchange::NotSent(NotSent::Connect(format!("the dialling task ended: {ended}"))),
-    }
+    let connecting = connect(pool, &prepared, bounds.upstream_timeout);
+    over(Arc::clone(pool), prepared, connecting).await
 }

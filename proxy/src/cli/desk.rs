@@ -1,14 +1,15 @@
 //! Where `oncegate run` asks a sidecar that already holds the database for a place behind it: a Unix socket
-//! beside the database, mode 0600. Whoever may connect there could read the database and the CA's key as well.
+//! beside the database, mode 0600. Whoever may connect there could read the database and the CA's key as well; what
+//! they get is a token that speaks to the proxy only, never to the API, and only as a caller that may invoke.
 
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use oncegate_policy::caller::CallerName;
+use oncegate_policy::caller::{CallerName, Scope};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
@@ -87,6 +88,10 @@ impl Place {
 }
 
 fn issue(sidecar: &Sidecar, place: &Place, caller: &CallerName) -> Option<Gate> {
+    let snapshot = sidecar.snapshot();
+    if !snapshot.config.callers.get(caller)?.scopes.contains(&Scope::ActionsInvoke) {
+        return None;
+    }
     let token = sidecar.issue_run_token(caller)?;
     let Place { proxy, bundle, ca } = place.clone();
     Some(Gate { proxy, bundle, ca, token })
@@ -100,7 +105,7 @@ fn socket(database: &Path) -> PathBuf {
 pub(crate) fn open(database: &Path, running: &Running) -> io::Result<Desk> {
     let path = socket(database);
     let listener = bind_private(&path)?;
-    let task = tokio::spawn(serve(listener, Arc::clone(running.sidecar()), Place::of(running)));
+    let task = tokio::spawn(serve(listener, Arc::downgrade(running.sidecar()), Place::of(running)));
     Ok(Desk { path, task })
 }
 
@@ -119,11 +124,12 @@ fn bind_private(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-async fn serve(listener: UnixListener, sidecar: Arc<Sidecar>, place: Place) {
+/// Holds the sidecar weakly: a desk that is still being closed must not keep the database open.
+async fn serve(listener: UnixListener, sidecar: Weak<Sidecar>, place: Place) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                tokio::spawn(attend(stream, Arc::clone(&sidecar), place.clone()));
+                tokio::spawn(attend(stream, Weak::clone(&sidecar), place.clone()));
             }
             Err(error) => {
                 tracing::warn!(%error, "a run could not attach");
@@ -134,12 +140,14 @@ async fn serve(listener: UnixListener, sidecar: Arc<Sidecar>, place: Place) {
     }
 }
 
-async fn attend(mut stream: UnixStream, sidecar: Arc<Sidecar>, place: Place) {
+async fn attend(mut stream: UnixStream, sidecar: Weak<Sidecar>, place: Place) {
     let Ok(ask) = read_line::<Ask>(&mut stream).await else { return };
+    let Some(sidecar) = sidecar.upgrade() else { return };
     let gate = CallerName::parse(&ask.caller).and_then(|caller| issue(&sidecar, &place, &caller));
+    drop(sidecar);
     let reply = match gate {
         Some(gate) => Reply::Gate(gate),
-        None => Reply::Refused(format!("the running sidecar knows no caller `{}`", ask.caller)),
+        None => Reply::Refused(format!("the running sidecar knows no caller `{}` that may invoke actions", ask.caller)),
     };
     tracing::info!(caller.name = ask.caller, granted = matches!(reply, Reply::Gate(_)), "a run asks to attach");
     // Whoever asked may have gone; then there is nobody to tell.

@@ -32,15 +32,15 @@ pub(crate) async fn run(common: &Common, args: &ServeArgs) -> Result<Exit, Stop>
     if common.json {
         print::json(&addresses(&running));
     } else {
-        print::note(&format!(
-            "serving: proxy {}, control {}, CA bundle {}",
-            running.proxy_addr(),
-            running.control_addr(),
-            running.bundle().display()
-        ));
+        tracing::info!(
+            proxy = %running.proxy_addr(),
+            control = %running.control_addr(),
+            bundle = %running.bundle().display(),
+            "serving"
+        );
     }
     signals.next().await;
-    print::note("stopping: open requests are finished first; a second signal ends at once");
+    tracing::info!("stopping: open requests are finished first; a second signal ends at once");
     tokio::select! {
         () = running.stop() => {}
         () = signals.next() => return Err(Stop::failed("stopped before open requests were finished")),

@@ -45,11 +45,10 @@ impl FromRequestParts<Arc<Sidecar>> for Asker {
             .ok()
             .and_then(bearer)
             .ok_or_else(|| refused("send the key as `Authorization: Bearer …`"))?;
-        let nobody = || refused("no caller has this key");
-        let name = sidecar.caller_for_key(key).ok_or_else(nobody)?;
+        // Configured keys only: the token of a run speaks to the proxy, and never decides anything here (P8).
         let snapshot = sidecar.snapshot();
-        let caller = snapshot.config.callers.get(&name).ok_or_else(nobody)?;
-        Ok(Self { scopes: caller.scopes.clone(), name })
+        let (name, caller) = snapshot.caller_for_key(key).ok_or_else(|| refused("no caller has this key"))?;
+        Ok(Self { name: name.clone(), scopes: caller.scopes.clone() })
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::Response;
 use oncegate_policy::action::ActionName;
 use oncegate_policy::caller::Scope;
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use super::answer::{ApiError, ErrorCode, one, page};
 use super::auth::Asker;
 use super::page::{Pagination, Window};
-use super::params::Params;
+use super::params::{Id, Params};
 use super::{BODY_BYTES_MAX, show};
 use crate::reconciler::{self, LookError};
 use crate::state::Sidecar;
@@ -57,7 +57,7 @@ pub(crate) async fn list(
 pub(crate) async fn get(
     State(sidecar): State<Arc<Sidecar>>,
     _asker: Asker,
-    Path(id): Path<String>,
+    Id(id): Id,
 ) -> Result<Response, ApiError> {
     let id = effect_id(&id)?;
     Ok(one(show::detail(&find(&sidecar, &id).await?)))
@@ -68,7 +68,7 @@ pub(crate) async fn get(
 pub(crate) async fn reconcile(
     State(sidecar): State<Arc<Sidecar>>,
     asker: Asker,
-    Path(id): Path<String>,
+    Id(id): Id,
     body: Body,
 ) -> Result<Response, ApiError> {
     asker.needs(Scope::ActionsInvoke)?;

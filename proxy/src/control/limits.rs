@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::Response;
 use oncegate_policy::id::LimitId;
 use oncegate_store::view::Exposure;
@@ -10,7 +10,7 @@ use oncegate_store::view::Exposure;
 use super::answer::{ApiError, one, page};
 use super::auth::Asker;
 use super::page::Pagination;
-use super::params::Params;
+use super::params::{Id, Params};
 use super::show;
 use crate::state::Sidecar;
 
@@ -35,7 +35,7 @@ pub(crate) async fn list(
 pub(crate) async fn get(
     State(sidecar): State<Arc<Sidecar>>,
     _asker: Asker,
-    Path(id): Path<String>,
+    Id(id): Id,
 ) -> Result<Response, ApiError> {
     let missing = || ApiError::not_found("impact limit");
     let id = LimitId::parse(&id).ok_or_else(missing)?;

@@ -1,7 +1,7 @@
-//! Query parameters. Each may be given once; names that nobody knows are left alone, as newer clients may send
-//! more than this version reads.
+//! Query parameters and ids in paths. Each parameter may be given once; names that nobody knows are left alone, as
+//! newer clients may send more than this version reads.
 
-use axum::extract::FromRequestParts;
+use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
 use oncegate_policy::query;
 
@@ -46,6 +46,20 @@ impl<S: Sync> FromRequestParts<S> for Params {
             }
         }
         Ok(Self(pairs))
+    }
+}
+
+/// The id in a path, as text; one that is no text names nothing.
+pub(crate) struct Id(pub(crate) String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Id {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        match Path::<String>::from_request_parts(parts, state).await {
+            Ok(Path(id)) => Ok(Self(id)),
+            Err(_) => Err(ApiError::not_found("id")),
+        }
     }
 }
 

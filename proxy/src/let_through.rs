@@ -1,0 +1,191 @@
+//! What a person lets through: the dispatch of an approved effect, and a replay under the provider's key.
+//!
+//! Both send exactly the bytes that were prepared and kept; only the credential is fetched anew. The order is the
+//! pipeline's: inject, then claim, then send, and from the claim on there is no early return.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use http::{HeaderMap, Method, Request, Uri};
+use oncegate_policy::classify;
+use oncegate_policy::id::EffectId;
+use oncegate_policy::caller::CallerName;
+use oncegate_policy::refusal::{Code, Refusal};
+use oncegate_policy::template::Scope;
+use oncegate_store::ready::{PreparedRequest, ReadyClaim};
+use oncegate_store::replay::{ReplayRefusal, Replaying};
+use oncegate_store::view::EffectView;
+use oncegate_store::{Seen, StoreError};
+use serde_json::Value;
+use tokio::sync::oneshot;
+
+use crate::pipeline::{self, CONNECT_TIMEOUT, Way};
+use crate::said::{Answering, Said};
+use crate::state::{Sidecar, Snapshot};
+use crate::upstream::{self, Prepared};
+use crate::{adapting, inject};
+
+/// What became of an approved effect.
+pub enum LetThrough {
+    /// It was sent; what is said of it comes through the channel.
+    Sending(oneshot::Receiver<Said>),
+    /// A rule says no now; nothing was sent.
+    Refused(Refusal, Box<EffectView>),
+    /// Somebody has claimed it, or nobody has approved it, or there is no such effect.
+    NotReady,
+}
+
+/// Sends an approved effect, once.
+///
+/// # Errors
+/// The record could not be read or written: nothing was sent, and it is still ready.
+pub async fn dispatch_ready(sidecar: &Arc<Sidecar>, id: &EffectId) -> Result<LetThrough, StoreError> {
+    let Some(kept) = sidecar.store.prepared(id).await? else { return Ok(LetThrough::NotReady) };
+    let snapshot = sidecar.snapshot();
+    let (request, rules) = match rebuilt(&snapshot, &kept).await {
+        Ok(rebuilt) => rebuilt,
+        Err(refusal) => {
+            // It can no longer be sent as it was approved: that ends it, provably unsent.
+            let ended = sidecar.store.reject_ready(id, refusal.clone(), sidecar.clock.now()).await?;
+            return Ok(ended.map_or(LetThrough::NotReady, |view| LetThrough::Refused(refusal, Box::new(view))));
+        }
+    };
+    match sidecar.store.claim_ready(id, sidecar.clock.now()).await? {
+        ReadyClaim::Granted { permit, effect } => {
+            let within = snapshot.config.proxy.respond_within;
+            let connecting = upstream::connect(&sidecar.pool, &request, CONNECT_TIMEOUT.min(within * 3 / 4));
+            let (answering, waiting) = Answering::channel();
+            let way = Way { rules, within, request, connecting };
+            tokio::spawn(pipeline::carry(Arc::clone(sidecar), permit, effect, way, answering));
+            Ok(LetThrough::Sending(waiting))
+        }
+        ReadyClaim::Rejected(refusal, view) | ReadyClaim::Halted(refusal, view) => {
+            Ok(LetThrough::Refused(refusal, Box::new(view)))
+        }
+        ReadyClaim::NotReady(_) | ReadyClaim::Missing => Ok(LetThrough::NotReady),
+    }
+}
+
+/// What became of the wish to replay.
+pub enum Replayed {
+    /// It was sent again; this is the effect now.
+    Done(Box<EffectView>),
+    /// No, and nothing was sent.
+    Refused(ReplayRefusal),
+    /// Its credential, action or host cannot be had any more; nothing was sent.
+    Unavailable(Refusal),
+    /// There is no such effect.
+    Missing,
+}
+
+/// Sends an unknown effect's bytes again under the provider's key. Runs to its end once the replay is recorded,
+/// whether or not the caller still waits.
+///
+/// # Errors
+/// The record could not be read or written.
+pub async fn replay(sidecar: &Arc<Sidecar>, id: &EffectId, by: &CallerName) -> Result<Replayed, StoreError> {
+    let snapshot = sidecar.snapshot();
+    // Armed before it is recorded, so that a missing secret costs nothing. An effect whose request is erased is
+    // refused by `begin_replay`, which knows why.
+    let ready = match sidecar.store.prepared(id).await? {
+        None => None,
+        Some(kept) => match rebuilt(&snapshot, &kept).await {
+            Ok(ready) => Some(ready),
+            Err(refusal) => return Ok(Replayed::Unavailable(refusal)),
+        },
+    };
+    let (permit, ready) = match (sidecar.store.begin_replay(id, by, sidecar.clock.now()).await?, ready) {
+        (Replaying::Missing, _) => return Ok(Replayed::Missing),
+        (Replaying::Refused(refusal, _), _) => return Ok(Replayed::Refused(refusal)),
+        (Replaying::Granted { permit, .. }, Some(ready)) => (permit, ready),
+        // Recorded without bytes to send: the permit is dropped, the sweep closes the replay.
+        (Replaying::Granted { .. }, None) => return Ok(Replayed::Refused(ReplayRefusal::Unsupported)),
+    };
+    let (request, rules) = ready;
+    let sidecar = Arc::clone(sidecar);
+    let id = id.clone();
+    let task = tokio::spawn(async move {
+        sidecar.on_the_wire.fetch_add(1, Ordering::SeqCst);
+        let connecting = upstream::connect(&sidecar.pool, &request, CONNECT_TIMEOUT);
+        let (claim, exchange) = upstream::resend(permit, &sidecar.pool, request, connecting);
+        let exchange = exchange.await;
+        let verdict = classify::verdict(&exchange, &rules);
+        let recorded = sidecar.store.record_replay(claim, Seen::of(verdict, &exchange), sidecar.clock.now()).await;
+        tracing::info!(effect.id = %id, outcome = verdict.word(), "replayed");
+        sidecar.on_the_wire.fetch_sub(1, Ordering::SeqCst);
+        recorded
+    });
+    match task.await {
+        Ok(recorded) => recorded.map(|view| Replayed::Done(Box::new(view))),
+        Err(_) => Err(StoreError::Closed),
+    }
+}
+
+/// The kept request with a fresh credential.
+async fn rebuilt(
+    snapshot: &Snapshot,
+    kept: &PreparedRequest,
+) -> Result<(Prepared, classify::ResponseRules), Refusal> {
+    let gone = || {
+        let sentence = "The action or its host is no longer declared. Nothing was sent.";
+        Refusal::new(Code::Undeclared, sentence)
+    };
+    let (action, adapter) = snapshot.action(kept.view.action.as_str()).ok_or_else(gone)?;
+    let authority = adapting::authority(action);
+    let host = snapshot.host(&authority).ok_or_else(gone)?;
+    let memory: Value = serde_json::from_str(&kept.memory).unwrap_or_default();
+    let scope = Scope {
+        input: &memory["input"],
+        effect_id: Some(kept.view.id.as_str()),
+        effect_key: Some(&kept.view.provider_key),
+        response: None,
+    };
+    let mut placed = inject::placed(snapshot, host, Some(action), &authority, Some(scope)).await?;
+    let scrubber = std::mem::take(&mut placed.scrubber);
+    let unsendable = || Refusal::new(Code::InvalidRequest, "The kept request cannot be sent. Nothing was sent.");
+    let uri: Uri = kept.request.url.parse().map_err(|_| unsendable())?;
+    let target = uri.path_and_query().map_or("/", |target| target.as_str());
+    let method = Method::from_bytes(kept.request.method.as_bytes()).map_err(|_| unsendable())?;
+    let request = Request::builder().method(method).uri(target).body(()).map_err(|_| unsendable())?;
+    let to = (&authority, adapting::scheme(action));
+    let mut head = inject::outgoing(request, &HeaderMap::new(), &kept.request.headers, &[], to, placed)?;
+    inject::set_length(&mut head, kept.request.body.len());
+    let request = Prepared {
+        destination: snapshot.destination(&authority, host),
+        head,
+        body: kept.request.body.clone().into(),
+        scrubber,
+        bounds: snapshot.bounds(),
+    };
+    Ok((request, adapter.response_rules().clone()))
+}
+
+/// What is approved and not yet sent, and what nobody decided in time: part of every pass of the reconciler, so that
+/// a restart loses no approval.
+///
+/// # Errors
+/// The record could not be read or written.
+pub async fn pass(sidecar: &Arc<Sidecar>) -> Result<(), StoreError> {
+    for effect in sidecar.store.expire_approvals(sidecar.clock.now()).await? {
+        tracing::info!(effect.id = %effect, "nobody approved in time; nothing was sent");
+    }
+    if sidecar.store.halted().await?.is_some() {
+        return Ok(());
+    }
+    for id in sidecar.store.ready(READY_PER_PASS_MAX).await? {
+        match dispatch_ready(sidecar, &id).await? {
+            LetThrough::Sending(_) => tracing::info!(effect.id = %id, "approved; on its way"),
+            LetThrough::Refused(refusal, _) => {
+                tracing::warn!(effect.id = %id, code = refusal.code.word(), "approved, and refused when it was to be sent");
+            }
+            LetThrough::NotReady => {}
+        }
+    }
+    Ok(())
+}
+
+/// Approved effects that one pass sends.
+const READY_PER_PASS_MAX: u32 = 32;
+/// How long an answer of the API waits for what a person let through.
+pub const ANSWER_WITHIN: Duration = Duration::from_secs(20);
