@@ -186,7 +186,8 @@ mod tests {
 
     #[test]
     fn a_command_to_run_keeps_its_own_flags() {
-        let line = Line::try_parse_from(["oncegate", "run", "--as", "a", "--", "curl", "--json", "x"]).unwrap();
+        let line =
+            Line::try_parse_from(["oncegate", "run", "--as", "a", "--", "curl", "--json", "x"]).unwrap();
         assert!(!line.common.json);
         assert!(matches!(line.command, Command::Run(_)));
     }

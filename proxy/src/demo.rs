@@ -101,7 +101,9 @@ async fn identical(scene: &Scene, teller: &mut Teller) -> Result<(), String> {
     teller.hears(&heard);
     teller.check(
         "answered from the record, nothing sent",
-        heard.code.as_deref() == Some("oncegate_outcome_unknown") && heard.replayed && scene.provider.writes() == 1,
+        heard.code.as_deref() == Some("oncegate_outcome_unknown")
+            && heard.replayed
+            && scene.provider.writes() == 1,
     );
     Ok(())
 }
@@ -127,11 +129,17 @@ async fn looked(scene: &Scene, teller: &mut Teller, effect: &EffectId) -> Result
     reconciler::look_now(scene.running.sidecar(), effect, Looker::Schedule)
         .await
         .map_err(|error| format!("the look failed: {error}"))?;
-    teller.says(Who::Provider, &format!("{} read: the refund carries this effect's mark", scene.provider.reads() - reads));
+    teller.says(
+        Who::Provider,
+        &format!("{} read: the refund carries this effect's mark", scene.provider.reads() - reads),
+    );
     let settled = scene.effect(effect).await?;
     teller.says(
         Who::Oncegate,
-        &format!("effect {} · grade {} · vouched for by the {}", settled.outcome, settled.grade, settled.verification),
+        &format!(
+            "effect {} · grade {} · vouched for by the {}",
+            settled.outcome, settled.grade, settled.verification
+        ),
     );
     teller.check(
         "succeeded, confirmed by the provider's own record",

@@ -29,7 +29,9 @@ pub(crate) async fn run(common: &Common, _args: &CheckArgs) -> Result<Exit, Stop
     let exit = if faults.is_empty() { Exit::Done } else { Exit::Usage };
     if common.json {
         let list = |faults: &[Fault]| faults.iter().map(as_json).collect::<Vec<_>>();
-        print::json(&json!({ "ok": faults.is_empty(), "faults": list(&faults), "warnings": list(&warnings) }));
+        print::json(
+            &json!({ "ok": faults.is_empty(), "faults": list(&faults), "warnings": list(&warnings) }),
+        );
         return Ok(exit);
     }
     for fault in &faults {
@@ -128,7 +130,9 @@ fn locate(texts: &[Text], section: &str, name: &str, member: &str) -> Place {
                 None if heads.iter().any(|known| start.starts_with(known)) => head = Some(place()),
                 None => {}
                 Some(_) if start.starts_with('[') => break,
-                Some(_) if start.strip_prefix(member).is_some_and(|rest| rest.trim_start().starts_with('=')) => {
+                Some(_)
+                    if start.strip_prefix(member).is_some_and(|rest| rest.trim_start().starts_with('=')) =>
+                {
                     return place();
                 }
                 Some(_) => {}

@@ -73,7 +73,8 @@ impl Api {
                 self.authority
             ))
         })?;
-        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| broken(&error))?;
+        let (mut sender, connection) =
+            http1::handshake(TokioIo::new(stream)).await.map_err(|error| broken(&error))?;
         let connection = tokio::spawn(connection);
         let request = Request::builder()
             .method(method)
@@ -83,7 +84,9 @@ impl Api {
             .header(header::ACCEPT, "application/json")
             .header(header::CONTENT_TYPE, "application/json")
             .body(Empty::<Bytes>::new())
-            .map_err(|_| Stop::usage("ONCEGATE_KEY or ONCEGATE_URL holds a character that HTTP does not allow"))?;
+            .map_err(|_| {
+                Stop::usage("ONCEGATE_KEY or ONCEGATE_URL holds a character that HTTP does not allow")
+            })?;
         let response = sender.send_request(request).await.map_err(|error| broken(&error))?;
         let status = response.status().as_u16();
         let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX)
@@ -183,14 +186,18 @@ mod tests {
 
     #[test]
     fn statuses_become_exit_codes() {
-        assert_eq!([400, 401, 403, 409, 404, 500].map(|status| exit_of(status).number()), [2, 2, 15, 15, 1, 1]);
+        assert_eq!(
+            [400, 401, 403, 409, 404, 500].map(|status| exit_of(status).number()),
+            [2, 2, 15, 15, 1, 1]
+        );
     }
 
     #[test]
     fn both_envelopes_are_read() {
         let data = read(200, br#"{"success":true,"data":{"id":"x"}}"#).unwrap();
         assert!(matches!(data, Answer::Data(value) if value["id"] == "x"));
-        let refused = read(409, br#"{"success":false,"error":{"code":"CONFLICT","message":"settled"}}"#).unwrap();
+        let refused =
+            read(409, br#"{"success":false,"error":{"code":"CONFLICT","message":"settled"}}"#).unwrap();
         assert!(matches!(refused, Answer::Refused { status: 409, text } if text == "CONFLICT: settled"));
         assert!(read(200, b"<html>").is_none());
         assert!(read(200, br#"{"success":false,"error":"text"}"#).is_none());

@@ -147,9 +147,16 @@ async fn attend(mut stream: UnixStream, sidecar: Weak<Sidecar>, place: Place) {
     drop(sidecar);
     let reply = match gate {
         Some(gate) => Reply::Gate(gate),
-        None => Reply::Refused(format!("the running sidecar knows no caller `{}` that may invoke actions", ask.caller)),
+        None => Reply::Refused(format!(
+            "the running sidecar knows no caller `{}` that may invoke actions",
+            ask.caller
+        )),
     };
-    tracing::info!(caller.name = ask.caller, granted = matches!(reply, Reply::Gate(_)), "a run asks to attach");
+    tracing::info!(
+        caller.name = ask.caller,
+        granted = matches!(reply, Reply::Gate(_)),
+        "a run asks to attach"
+    );
     // Whoever asked may have gone; then there is nobody to tell.
     drop(write_line(&mut stream, &reply).await);
 }

@@ -112,15 +112,22 @@ fn written(effect: &EffectJson, now: Timestamp) -> String {
         text.push_str(&format!(
             "\nlimit {}: {} {}\n",
             reservation.limit,
-            words::amount(reservation.amount, effect.impact.as_ref().and_then(|impact| impact.currency.as_deref())),
+            words::amount(
+                reservation.amount,
+                effect.impact.as_ref().and_then(|impact| impact.currency.as_deref())
+            ),
             reservation.state
         ));
     }
     section(&mut text, "attempts", effect.attempts.iter().flatten().map(attempt));
-    section(&mut text, "evidence", effect.evidence.iter().flatten().map(|fact| {
-        let source = fact.source.as_deref().map(|source| format!("  by {source}")).unwrap_or_default();
-        format!("{}  {}{source}  {}", fact.at, fact.kind, fact.text)
-    }));
+    section(
+        &mut text,
+        "evidence",
+        effect.evidence.iter().flatten().map(|fact| {
+            let source = fact.source.as_deref().map(|source| format!("  by {source}")).unwrap_or_default();
+            format!("{}  {}{source}  {}", fact.at, fact.kind, fact.text)
+        }),
+    );
     text
 }
 

@@ -1,7 +1,7 @@
 //! `oncegate env`: the exports that an agent needs.
 
-use clap::{Args, ValueEnum};
 use crate::load::Loaded;
+use clap::{Args, ValueEnum};
 use oncegate_config::model::{Caller, CallerListen};
 use oncegate_policy::caller::{CallerName, Scope};
 use sha2::{Digest, Sha256};
@@ -129,7 +129,8 @@ fn written(changes: &[(&'static str, Change)], shell: Shell) -> Result<String, S
         Shell::Fish => lines(&|name| format!("set -e {name}\n"), &fish),
         Shell::Json => {
             let after = |name: &str, change: &Change| applied(change, std::env::var(name).ok().as_deref());
-            let all: BTreeMap<_, _> = changes.iter().map(|(name, change)| (*name, after(name, change))).collect();
+            let all: BTreeMap<_, _> =
+                changes.iter().map(|(name, change)| (*name, after(name, change))).collect();
             let text = serde_json::to_string_pretty(&all).map_err(|error| Stop::failed(error.to_string()))?;
             format!("{text}\n")
         }

@@ -80,7 +80,8 @@ pub(crate) fn changes(place: &Place<'_>) -> Vec<(&'static str, Change)> {
     changes.push(("NODE_OPTIONS", Change::Before(format!("--require={}", quoted(&place.shims.node)), " ")));
     changes.push(("PYTHONPATH", Change::Before(path(&place.shims.python), ":")));
     let (host, port) = (place.proxy_host, place.proxy_port);
-    let java = ["http", "https"].map(|scheme| format!("-D{scheme}.proxyHost={host} -D{scheme}.proxyPort={port}"));
+    let java =
+        ["http", "https"].map(|scheme| format!("-D{scheme}.proxyHost={host} -D{scheme}.proxyPort={port}"));
     changes.push(("JAVA_TOOL_OPTIONS", Change::Before(java.join(" "), " ")));
     changes
 }

@@ -52,8 +52,8 @@ struct Explained {
 /// Explains one request. Exits 15 if it would be refused.
 pub(crate) fn run(common: &Common, args: &ExplainArgs) -> Result<Exit, Stop> {
     let loaded = super::load(common)?;
-    let snapshot =
-        Snapshot::new(loaded.config.clone(), loaded.directory.clone()).map_err(|error| Stop::usage(chain(&error)))?;
+    let snapshot = Snapshot::new(loaded.config.clone(), loaded.directory.clone())
+        .map_err(|error| Stop::usage(chain(&error)))?;
     let (request, via) = request(args)?;
     let explained = explain(&snapshot, request, via, args.data.as_bytes());
     if common.json {
@@ -73,12 +73,14 @@ fn request(args: &ExplainArgs) -> Result<(Request<()>, Via), Stop> {
         Some(_) | None => return Err(Stop::usage("the URL has to begin with https:// or http://")),
     };
     let written = uri.authority().map_or("", |authority| authority.as_str());
-    let authority = Authority::parse(written, Some(scheme.default_port())).map_err(|fault| wrong("the URL", &fault))?;
+    let authority =
+        Authority::parse(written, Some(scheme.default_port())).map_err(|fault| wrong("the URL", &fault))?;
     let method = Method::from_str(&args.method).map_err(|error| wrong("the method", &error))?;
     let mut headers = HeaderMap::new();
     for line in &args.headers {
-        let (name, value) =
-            line.split_once(':').ok_or_else(|| Stop::usage(format!("`{line}` is no header: write `name: value`")))?;
+        let (name, value) = line
+            .split_once(':')
+            .ok_or_else(|| Stop::usage(format!("`{line}` is no header: write `name: value`")))?;
         let name = HeaderName::from_str(name.trim()).map_err(|error| wrong(line, &error))?;
         let value = HeaderValue::from_str(value.trim()).map_err(|error| wrong(line, &error))?;
         headers.append(name, value);
@@ -90,7 +92,10 @@ fn request(args: &ExplainArgs) -> Result<(Request<()>, Via), Stop> {
             "application/x-www-form-urlencoded"
         };
         let value = args.content_type.as_deref().unwrap_or(guessed);
-        headers.insert(CONTENT_TYPE, HeaderValue::from_str(value).map_err(|error| wrong("--content-type", &error))?);
+        headers.insert(
+            CONTENT_TYPE,
+            HeaderValue::from_str(value).map_err(|error| wrong("--content-type", &error))?,
+        );
     }
     headers.insert(HOST, HeaderValue::from_str(written).map_err(|error| wrong("the URL", &error))?);
     let mut request = Request::new(());
@@ -106,7 +111,8 @@ fn explain(snapshot: &Snapshot, request: Request<()>, via: Via, body: &[u8]) -> 
     let authority = via.authority.clone();
     let Some(host) = snapshot.host(&authority) else { return undeclared_host(snapshot, &authority) };
     if host.plain != (via.scheme == Scheme::Http) {
-        let sentence = format!("{authority} is declared for {} only.", if host.plain { "http" } else { "https" });
+        let sentence =
+            format!("{authority} is declared for {} only.", if host.plain { "http" } else { "https" });
         return Explained::refused(Refusal::new(Code::Undeclared, sentence));
     }
     let head = match receive::head(&parts, via) {
@@ -124,7 +130,12 @@ fn explain(snapshot: &Snapshot, request: Request<()>, via: Via, body: &[u8]) -> 
     }
 }
 
-fn meaning_of(snapshot: &Snapshot, host: &Host, head: &Head, body: &[u8]) -> Result<Option<Meaning>, Refusal> {
+fn meaning_of(
+    snapshot: &Snapshot,
+    host: &Host,
+    head: &Head,
+    body: &[u8],
+) -> Result<Option<Meaning>, Refusal> {
     match meaning::by_url(snapshot, host, head)? {
         ByUrl::Read => Ok(None),
         ByUrl::Actions(candidates) => {
@@ -205,10 +216,13 @@ fn planned(
         let names: Vec<_> = limits.iter().map(|limit| limit.name.as_str()).collect();
         explained.add("limits", "limits", json!(names));
         if impact.amount.is_none() && !limits.is_empty() {
-            return explained
-                .but(Refusal::new(Code::AmountUnbounded, "A limit applies, and the amount cannot be established."));
+            return explained.but(Refusal::new(
+                Code::AmountUnbounded,
+                "A limit applies, and the amount cannot be established.",
+            ));
         }
-        let approval = action.approval_when.is_some_and(|when| impact.amount.is_none_or(|n| n > when.amount_above));
+        let approval =
+            action.approval_when.is_some_and(|when| impact.amount.is_none_or(|n| n > when.amount_above));
         explained.add("requiresApproval", "needs approval", action.requires_approval || approval);
     } else {
         explained.add("requiresApproval", "needs approval", action.requires_approval);
@@ -266,10 +280,18 @@ impl Explained {
     fn text(&self) -> String {
         let mut rows = vec![("verdict", self.verdict.to_owned())];
         if let Some(refusal) = &self.refusal {
-            rows.push(("code", format!("oncegate_{} ({})", refusal.code.word(), refusal.code.proxy_status())));
+            rows.push((
+                "code",
+                format!("oncegate_{} ({})", refusal.code.word(), refusal.code.proxy_status()),
+            ));
             rows.push(("because", refusal.sentence.clone()));
         }
-        rows.extend(self.facts.iter().filter(|(.., value)| !value.is_null()).map(|(_, name, value)| (*name, plain(value))));
+        rows.extend(
+            self.facts
+                .iter()
+                .filter(|(.., value)| !value.is_null())
+                .map(|(_, name, value)| (*name, plain(value))),
+        );
         facts(&rows)
     }
 }

@@ -16,7 +16,8 @@ const BETWEEN: [(&str, &str); 2] = [
 pub(crate) fn run(common: &Common) -> Exit {
     let places: Vec<_> = oncegate_store::failpoint::NAMES.iter().chain(&BETWEEN).collect();
     if common.json {
-        let listed: Vec<_> = places.iter().map(|(name, what)| json!({ "name": name, "when": what })).collect();
+        let listed: Vec<_> =
+            places.iter().map(|(name, what)| json!({ "name": name, "when": what })).collect();
         print::json(&listed);
     } else {
         let rows: Vec<_> = places.iter().map(|(name, what)| (*name, (*what).to_owned())).collect();

@@ -59,8 +59,9 @@ pub(crate) async fn run(common: &Common, args: &RunArgs) -> Result<Exit, Stop> {
 
 /// Starts the command behind a sidecar of this process.
 fn own(loaded: &Loaded, running: &Running, caller: &CallerName, line: &[OsString]) -> Result<Child, Stop> {
-    let gate = desk::gate(running, caller)
-        .ok_or_else(|| Stop::usage(format!("{caller} may not invoke actions: give it the scope actions:invoke")))?;
+    let gate = desk::gate(running, caller).ok_or_else(|| {
+        Stop::usage(format!("{caller} may not invoke actions: give it the scope actions:invoke"))
+    })?;
     start(loaded, &gate, caller, line)
 }
 

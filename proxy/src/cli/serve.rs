@@ -4,9 +4,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process;
 
-use clap::Args;
 use crate::load::Loaded;
 use crate::serve::{self, Options, Running};
+use clap::Args;
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -68,7 +68,12 @@ pub(crate) async fn start(loaded: Loaded, ready_file: Option<&Path>) -> Result<(
     }
 }
 
-fn announce(running: &Running, database: &Path, ca_dir: &Path, ready_file: Option<&Path>) -> Result<Files, Stop> {
+fn announce(
+    running: &Running,
+    database: &Path,
+    ca_dir: &Path,
+    ready_file: Option<&Path>,
+) -> Result<Files, Stop> {
     shims::write(ca_dir)?;
     let mut files = Files { paths: Vec::new(), _desk: None };
     let control_file = control_file(database);
@@ -128,7 +133,9 @@ pub(crate) fn publish(path: &Path, text: &str) -> Result<(), Stop> {
         file.write_all(text.as_bytes())?;
         file.persist(path).map_err(|error| error.error)
     };
-    write().map(drop).map_err(|error: std::io::Error| Stop::usage(format!("cannot write {}: {error}", path.display())))
+    write()
+        .map(drop)
+        .map_err(|error: std::io::Error| Stop::usage(format!("cannot write {}: {error}", path.display())))
 }
 
 /// The signals that ask a process to end.

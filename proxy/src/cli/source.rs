@@ -70,9 +70,7 @@ impl Source {
     /// One effect with everything that is known of it.
     pub(crate) async fn effect(&self, id: &EffectId) -> Result<Value, Stop> {
         match self {
-            Self::Api(api) => {
-                expect_data(api.call(Method::GET, &format!("/actions/effects/{id}")).await?)
-            }
+            Self::Api(api) => expect_data(api.call(Method::GET, &format!("/actions/effects/{id}")).await?),
             Self::Database(reader) => match reader.effect(id).await.map_err(|error| unreadable(&error))? {
                 Some(detail) => value(&show::detail(&detail)),
                 None => Err(Stop { exit: Exit::Failed, message: format!("there is no effect {id}") }),
@@ -172,7 +170,8 @@ mod tests {
 
     #[test]
     fn filters_are_escaped() {
-        let wanted = Wanted { unresolved: true, key: Some("refund:4 2&x".into()), limit: 50, ..Wanted::default() };
+        let wanted =
+            Wanted { unresolved: true, key: Some("refund:4 2&x".into()), limit: 50, ..Wanted::default() };
         assert_eq!(
             wanted.path(),
             "/actions/effects?limit=50&offset=0&unresolved=true&key=refund%3A4%202%26x"

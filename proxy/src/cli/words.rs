@@ -1,7 +1,7 @@
 //! Values as a person reads them.
 
-use jiff::{SignedDuration, Timestamp};
 use crate::control::view::{EffectJson, ImpactJson};
+use jiff::{SignedDuration, Timestamp};
 
 use super::exit::Exit;
 
@@ -29,8 +29,8 @@ fn with_point(number: i64, decimals: usize) -> String {
 /// ISO 4217's minor units, where they are not two.
 fn decimals(currency: &str) -> usize {
     match currency {
-        "bif" | "clp" | "djf" | "gnf" | "jpy" | "kmf" | "krw" | "mga" | "pyg" | "rwf" | "ugx" | "vnd" | "vuv"
-        | "xaf" | "xof" | "xpf" => 0,
+        "bif" | "clp" | "djf" | "gnf" | "jpy" | "kmf" | "krw" | "mga" | "pyg" | "rwf" | "ugx" | "vnd"
+        | "vuv" | "xaf" | "xof" | "xpf" => 0,
         "bhd" | "jod" | "kwd" | "omr" | "tnd" => 3,
         _ => 2,
     }
@@ -49,7 +49,11 @@ pub(crate) fn impact(impact: Option<&ImpactJson>) -> String {
 /// How long ago or how soon a moment is: `3m ago`, `in 27s`.
 pub(crate) fn relative(moment: Timestamp, now: Timestamp) -> String {
     let away = moment.duration_since(now);
-    if away > SignedDuration::ZERO { format!("in {}", span(away)) } else { format!("{} ago", span(away.abs())) }
+    if away > SignedDuration::ZERO {
+        format!("in {}", span(away))
+    } else {
+        format!("{} ago", span(away.abs()))
+    }
 }
 
 fn span(length: SignedDuration) -> String {

@@ -11,8 +11,8 @@ use oncegate_policy::caller::Scope;
 use oncegate_policy::effect::{Grade, Outcome};
 use oncegate_policy::id::EffectId;
 use oncegate_policy::reconcile::Looker;
-use oncegate_store::view::EffectDetail;
 use oncegate_store::read::EffectFilter;
+use oncegate_store::view::EffectDetail;
 use serde_json::{Value, json};
 
 use super::answer::{ApiError, ErrorCode, one, page};
@@ -114,7 +114,10 @@ async fn nothing_or_json(body: Body) -> Result<(), ApiError> {
     let bytes = match tokio::time::timeout(BODY_TIMEOUT, to_bytes(body, BODY_BYTES_MAX)).await {
         Ok(Ok(bytes)) => bytes,
         Ok(Err(_)) => {
-            return Err(ApiError::new(ErrorCode::BodyTooLarge, "the body is larger than 64 KiB, or broke off"));
+            return Err(ApiError::new(
+                ErrorCode::BodyTooLarge,
+                "the body is larger than 64 KiB, or broke off",
+            ));
         }
         Err(_) => return Err(ApiError::new(ErrorCode::Validation, "the body did not arrive in time")),
     };

@@ -34,7 +34,11 @@ pub(crate) async fn answer_always(request: Request, next: Next) -> Response {
 }
 
 /// Turns away what a browser sends, and names that somebody else could point at us.
-pub(crate) async fn no_browser(State(sidecar): State<Arc<Sidecar>>, request: Request, next: Next) -> Response {
+pub(crate) async fn no_browser(
+    State(sidecar): State<Arc<Sidecar>>,
+    request: Request,
+    next: Next,
+) -> Response {
     let listen = sidecar.snapshot().config.control.listen;
     match check(request.headers(), request.uri(), listen) {
         Ok(()) => next.run(request).await,
@@ -56,7 +60,9 @@ fn check(headers: &HeaderMap, uri: &Uri, listen: SocketAddr) -> Result<(), ApiEr
         Authority::parse(text, Some(HTTP_PORT)).is_ok_and(|authority| is_ours(&authority.host, listen.ip()))
     };
     if !host.to_str().is_ok_and(ours) || !uri.authority().is_none_or(|authority| ours(authority.as_str())) {
-        return refused("the Host header names neither this machine's loopback nor the address the API listens on");
+        return refused(
+            "the Host header names neither this machine's loopback nor the address the API listens on",
+        );
     }
     Ok(())
 }

@@ -40,7 +40,11 @@ pub(crate) async fn get(
     let missing = || ApiError::not_found("impact limit");
     let id = LimitId::parse(&id).ok_or_else(missing)?;
     let exposures = exposures(&sidecar).await?;
-    exposures.iter().find(|exposure| exposure.id == id).map(|exposure| one(show::limit(exposure))).ok_or_else(missing)
+    exposures
+        .iter()
+        .find(|exposure| exposure.id == id)
+        .map(|exposure| one(show::limit(exposure)))
+        .ok_or_else(missing)
 }
 
 /// Every limit, archived ones too.

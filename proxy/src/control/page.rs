@@ -67,7 +67,13 @@ impl Pagination {
     /// All of a list that is never cut.
     pub(crate) fn whole(total: usize) -> Self {
         let total = u64::try_from(total).unwrap_or(u64::MAX);
-        Self { total, page: 1, limit: u32::try_from(total).unwrap_or(u32::MAX), total_pages: 1, has_more: false }
+        Self {
+            total,
+            page: 1,
+            limit: u32::try_from(total).unwrap_or(u32::MAX),
+            total_pages: 1,
+            has_more: false,
+        }
     }
 }
 
@@ -90,7 +96,8 @@ mod tests {
     #[test]
     fn a_window_is_bounded() {
         assert_eq!(Window::read(None, None).unwrap(), Window { limit: 50, offset: 0 });
-        for (limit, offset) in [(Some("0"), None), (Some("201"), None), (Some("x"), None), (None, Some("-1"))] {
+        for (limit, offset) in [(Some("0"), None), (Some("201"), None), (Some("x"), None), (None, Some("-1"))]
+        {
             assert!(Window::read(limit, offset).is_err(), "{limit:?} {offset:?}");
         }
     }

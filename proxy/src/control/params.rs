@@ -14,7 +14,11 @@ pub(crate) struct Params(Vec<(String, String)>);
 impl Params {
     /// A parameter; the empty text counts as not given.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
-        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str()).filter(|text| !text.is_empty())
+        self.0
+            .iter()
+            .find(|(known, _)| known == name)
+            .map(|(_, value)| value.as_str())
+            .filter(|text| !text.is_empty())
     }
 
     /// A parameter that is one of ours, read by `parse`.
@@ -39,7 +43,8 @@ impl<S: Sync> FromRequestParts<S> for Params {
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, ApiError> {
         let broken = |message: String| ApiError::new(ErrorCode::Validation, message);
-        let pairs = query::parse(parts.uri.query()).map_err(|fault| broken(format!("the query is broken: {fault}")))?;
+        let pairs = query::parse(parts.uri.query())
+            .map_err(|fault| broken(format!("the query is broken: {fault}")))?;
         for (at, (name, _)) in pairs.iter().enumerate() {
             if pairs.iter().take(at).any(|(earlier, _)| earlier == name) {
                 return Err(ApiError::parameter(name, "given once"));

@@ -139,8 +139,11 @@ fn currency(dimension: &Dimension) -> Option<String> {
 }
 
 fn what_went_wrong(view: &EffectView) -> Option<String> {
-    let never = view.never_sent.as_ref().map(|proof| format!("nothing left ({}): {}", proof.step, proof.cause));
-    never.or_else(|| view.last_loss.as_ref().map(|loss| format!("answer lost ({}): {}", loss.phase.word(), loss.cause)))
+    let never =
+        view.never_sent.as_ref().map(|proof| format!("nothing left ({}): {}", proof.step, proof.cause));
+    never.or_else(|| {
+        view.last_loss.as_ref().map(|loss| format!("answer lost ({}): {}", loss.phase.word(), loss.cause))
+    })
 }
 
 fn next_look(stage: &Stage) -> Option<Timestamp> {
@@ -232,7 +235,8 @@ mod tests {
 
     #[test]
     fn an_unknown_effect() {
-        let stage = Stage::Reconciling { since: Timestamp(2), next_look_at: Some(Timestamp(30_002)), looks: 0 };
+        let stage =
+            Stage::Reconciling { since: Timestamp(2), next_look_at: Some(Timestamp(30_002)), looks: 0 };
         let shown = serde_json::to_value(effect(&lost(stage))).unwrap();
         for (member, value) in [
             ("id", serde_json::json!(format!("eff_{ULID}"))),

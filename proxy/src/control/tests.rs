@@ -108,10 +108,25 @@ async fn every_error_has_one_shape() {
     let deleted = api.call("DELETE", "/api/v2/impact-limits", AGENT, "", "").await;
     refused(&deleted, 405, "METHOD_NOT_ALLOWED");
     assert!(deleted.head.contains("\r\nallow: get"), "{}", deleted.head);
-    for path in [NO_EFFECT, "/api/v2/actions/effects/nonsense", "/api/v2/impact-limits/lim_x", "/api/v2/actions/effects/%ff"] {
+    for path in [
+        NO_EFFECT,
+        "/api/v2/actions/effects/nonsense",
+        "/api/v2/impact-limits/lim_x",
+        "/api/v2/actions/effects/%ff",
+    ] {
         refused(&api.get(path).await, 404, "NOT_FOUND");
     }
-    for query in ["limit=0", "limit=1000", "offset=-1", "outcome=maybe", "stage=x", "grade=x", "unresolved=1", "action=a%20b", "a=1;b=2"] {
+    for query in [
+        "limit=0",
+        "limit=1000",
+        "offset=-1",
+        "outcome=maybe",
+        "stage=x",
+        "grade=x",
+        "unresolved=1",
+        "action=a%20b",
+        "a=1;b=2",
+    ] {
         let answer = api.get(&format!("/api/v2/actions/effects?{query}")).await;
         refused(&answer, 400, "VALIDATION_ERROR");
     }
@@ -122,7 +137,11 @@ async fn every_error_has_one_shape() {
 async fn browsers_and_other_names_are_turned_away() {
     let api = Api::start().await;
     let limits = "/api/v2/impact-limits";
-    refused(&api.call("GET", limits, AGENT, "origin: https://x.example\r\n", "").await, 403, "AUTHORIZATION_ERROR");
+    refused(
+        &api.call("GET", limits, AGENT, "origin: https://x.example\r\n", "").await,
+        403,
+        "AUTHORIZATION_ERROR",
+    );
     let rebound = format!(
         "GET {limits} HTTP/1.1\r\nhost: rebound.example\r\nauthorization: Bearer {AGENT}\r\nconnection: close\r\n\r\n"
     );

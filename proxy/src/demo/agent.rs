@@ -65,7 +65,13 @@ impl Agent {
     }
 
     /// Refunds a payment.
-    pub(crate) async fn refund(&self, payment: &str, order: &str, amount: i64, key: &str) -> Result<Heard, String> {
+    pub(crate) async fn refund(
+        &self,
+        payment: &str,
+        order: &str,
+        amount: i64,
+        key: &str,
+    ) -> Result<Heard, String> {
         let form = format!("payment_intent={payment}&amount={amount}&metadata[order_id]={order}");
         tokio::time::timeout(CALL_TIMEOUT, self.post("/v1/refunds", form, key))
             .await
@@ -124,7 +130,8 @@ impl Agent {
             .await
             .map_err(|error| format!("the answer broke off: {error}"))?
             .to_bytes();
-        let text = |name: &str| parts.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let text =
+            |name: &str| parts.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
         let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
         heard.extend_from_slice(format!("{:?}", parts.headers).as_bytes());
         heard.extend_from_slice(&body);

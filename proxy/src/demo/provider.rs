@@ -112,7 +112,8 @@ async fn serve(stream: TcpStream, tls: TlsAcceptor, state: Arc<State>) {
     let Ok(stream) = tls.accept(stream).await else { return };
     let cut = Notify::new();
     let answer = service_fn(|request| answer(request, &state, &cut));
-    let connection = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), answer);
+    let connection =
+        hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), answer);
     tokio::select! {
         // A client that goes away is not this story's subject.
         _ended = connection => {}
@@ -131,7 +132,8 @@ async fn answer(
     let response = match (request.method().clone(), path.as_str()) {
         (Method::POST, "/v1/refunds") => {
             let body = Limited::new(request.into_body(), BODY_BYTES_MAX).collect().await;
-            let made = body.ok().and_then(|body| form::parse(&body.to_bytes()).ok()).map(|form| state.refund(&form));
+            let made =
+                body.ok().and_then(|body| form::parse(&body.to_bytes()).ok()).map(|form| state.refund(&form));
             if state.take_loss() {
                 cut.notify_one();
                 // The connection is dropped while this waits: the answer exists and never leaves.

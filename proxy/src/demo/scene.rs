@@ -78,7 +78,9 @@ impl Scene {
     pub(crate) fn agent_saw_the_secret(&self) -> bool {
         let presented = self.provider.credentials();
         let real = format!("Bearer {}", self.secret);
-        presented.is_empty() || presented.iter().any(|one| *one != real) || self.agent.ever_heard(&self.secret)
+        presented.is_empty()
+            || presented.iter().any(|one| *one != real)
+            || self.agent.ever_heard(&self.secret)
     }
 
     /// Stops everything and removes the directory.
@@ -99,8 +101,7 @@ async fn provider(directory: &Path) -> Result<Provider, String> {
 
 fn agent(running: &Running, key: &str) -> Result<Agent, String> {
     let ca = fs::read(running.ca_pem()).map_err(|error| format!("cannot read the CA: {error}"))?;
-    let trust =
-        upstream_config(Some(&ca), &[b"http/1.1"]).map_err(|error| crate::cli::chain(&error))?;
+    let trust = upstream_config(Some(&ca), &[b"http/1.1"]).map_err(|error| crate::cli::chain(&error))?;
     Ok(Agent::new(running.proxy_addr(), CALLER, key, trust))
 }
 

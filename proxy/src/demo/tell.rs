@@ -51,9 +51,15 @@ impl Teller {
     pub(crate) fn opening(&self, scene: &Scene) {
         self.line("Oncegate demo: one lost answer, one refund. Nothing leaves this machine.");
         self.line("");
-        self.line(&format!("  agent     an ordinary HTTP client; HTTPS_PROXY=http://{}", scene.running.proxy_addr()));
+        self.line(&format!(
+            "  agent     an ordinary HTTP client; HTTPS_PROXY=http://{}",
+            scene.running.proxy_addr()
+        ));
         self.line("  oncegate  the sidecar; daily refund limit $500.00");
-        self.line(&format!("  provider  a stand-in for api.stripe.com at {}; it ignores idempotency keys", scene.provider.addr()));
+        self.line(&format!(
+            "  provider  a stand-in for api.stripe.com at {}; it ignores idempotency keys",
+            scene.provider.addr()
+        ));
         self.line(&format!("  files     {} (removed at the end)", scene.path().display()));
     }
 
@@ -98,7 +104,10 @@ impl Teller {
             let attempts = effect.attempts.as_deref().unwrap_or_default();
             let kinds: Vec<_> = attempts.iter().map(|attempt| attempt.kind.as_str()).collect();
             self.line(&format!("  effect    {}", effect.id));
-            self.line(&format!("            {} · {} · by {}", effect.outcome, effect.grade, effect.verification));
+            self.line(&format!(
+                "            {} · {} · by {}",
+                effect.outcome, effect.grade, effect.verification
+            ));
             self.line(&format!("            attempts: {}", kinds.join(", ")));
         }
         self.line(&format!(
@@ -144,7 +153,9 @@ impl Teller {
 fn folded(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {
-        let fits = lines.last().is_some_and(|line| line.is_empty() || line.chars().count() + word.chars().count() < width);
+        let fits = lines
+            .last()
+            .is_some_and(|line| line.is_empty() || line.chars().count() + word.chars().count() < width);
         if !fits {
             lines.push(String::new());
         }
