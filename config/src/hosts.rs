@@ -49,7 +49,8 @@ fn is_plain(entry: &Entry<'_>, urls: &[(Scheme, Authority)]) -> bool {
         let named = Authority::parse(entry.name, Some(scheme.default_port()));
         named.is_ok_and(|named| urls.iter().any(|(each, authority)| *each == scheme && *authority == named))
     };
-    let written_80 = Authority::parse(entry.name.trim_start_matches('.'), Some(443)).is_ok_and(|a| a.port == 80);
+    let written_80 =
+        Authority::parse(entry.name.trim_start_matches('.'), Some(443)).is_ok_and(|a| a.port == 80);
     written_80 || (spoken(Scheme::Http) && !spoken(Scheme::Https))
 }
 

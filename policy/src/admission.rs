@@ -122,7 +122,9 @@ pub fn decide(asked: &Asked, facts: &Facts, now: Timestamp) -> Decision {
         return Decision::Refuse(unresolved(open));
     }
     if let Some(reason) = &facts.halted {
-        let sentence = format!("All writes are halted by the operator ({reason}). Nothing was sent. Do not retry; ask a person.");
+        let sentence = format!(
+            "All writes are halted by the operator ({reason}). Nothing was sent. Do not retry; ask a person."
+        );
         return Decision::Refuse(Refusal::new(Code::Halted, sentence));
     }
     match &asked.retry_of {
@@ -188,8 +190,8 @@ fn retry_on_purpose(named: &InvocationId, facts: &Facts) -> Decision {
         | Standing::InFlight
         | Standing::Unknown
         | Standing::Succeeded(_)
-        | Standing::Rejected => {
-            refuse(format!("Only a failed invocation can be retried, and {named} has not failed. Nothing was sent."))
-        }
+        | Standing::Rejected => refuse(format!(
+            "Only a failed invocation can be retried, and {named} has not failed. Nothing was sent."
+        )),
     }
 }

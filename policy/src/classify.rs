@@ -72,7 +72,8 @@ fn inside_success(answer: &Answer, rules: &ResponseRules) -> Verdict {
     let Ok(body) = json::strict(&answer.body) else { return Verdict::Unknown };
     let nothing = serde_json::Value::Null;
     let scope = Scope { input: &nothing, effect_id: None, effect_key: None, response: Some(&body) };
-    let all_hold = |checks: &[Check]| !checks.is_empty() && checks.iter().all(|check| check.holds(&body, &scope));
+    let all_hold =
+        |checks: &[Check]| !checks.is_empty() && checks.iter().all(|check| check.holds(&body, &scope));
     match (all_hold(&rules.succeeded_when), all_hold(&rules.failed_when)) {
         (true, false) => Verdict::Succeeded,
         (false, true) => Verdict::Failed,

@@ -47,7 +47,11 @@ id_type!(AttemptId, "att_", "an attempt: one contact with the provider");
 id_type!(ApprovalId, "apr_", "an approval");
 id_type!(LimitId, "lim_", "an impact limit");
 id_type!(PreviewId, "prv_", "a preview");
-id_type!(OwnerId, "own_", "one run of the process, so that a later run knows which dispatches it does not own");
+id_type!(
+    OwnerId,
+    "own_",
+    "one run of the process, so that a later run knows which dispatches it does not own"
+);
 
 #[cfg(test)]
 mod tests {

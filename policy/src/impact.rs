@@ -123,7 +123,8 @@ impl AmountRule {
             None => (text.trim(), 1),
         };
         let path_ok = |path: &str| {
-            !path.is_empty() && path.split('.').all(|part| !part.is_empty() && !part.contains(char::is_whitespace))
+            !path.is_empty()
+                && path.split('.').all(|part| !part.is_empty() && !part.contains(char::is_whitespace))
         };
         let of = if let Some(path) = base.strip_prefix("input.") {
             path_ok(path).then(|| AmountOf::Input(path.to_owned()))?
@@ -145,8 +146,12 @@ impl AmountRule {
             AmountOf::Input(path) => match crate::json::get(input, path) {
                 None | Some(serde_json::Value::Null) => None,
                 Some(value) => {
-                    let amount = crate::json::amount(value).map_err(|fault| format!("input.{path}: {fault}"))?;
-                    Some(i64::try_from(amount).map_err(|_| format!("input.{path}: the amount is too large"))?)
+                    let amount =
+                        crate::json::amount(value).map_err(|fault| format!("input.{path}: {fault}"))?;
+                    Some(
+                        i64::try_from(amount)
+                            .map_err(|_| format!("input.{path}: the amount is too large"))?,
+                    )
                 }
             },
             AmountOf::Count(path) => match crate::json::get(input, path) {
@@ -154,6 +159,7 @@ impl AmountRule {
                 None | Some(_) => None,
             },
         };
-        read.map(|amount| amount.checked_mul(self.times).ok_or_else(|| "the amount is too large".to_owned())).transpose()
+        read.map(|amount| amount.checked_mul(self.times).ok_or_else(|| "the amount is too large".to_owned()))
+            .transpose()
     }
 }

@@ -113,7 +113,11 @@ impl Code {
     #[must_use]
     pub fn proxy_status(self) -> u16 {
         match self {
-            Self::OutcomeUnknown | Self::NotSent | Self::KeyReuse | Self::UnresolvedEffect | Self::InFlight => 422,
+            Self::OutcomeUnknown
+            | Self::NotSent
+            | Self::KeyReuse
+            | Self::UnresolvedEffect
+            | Self::InFlight => 422,
             Self::ApprovalRequired
             | Self::Denied
             | Self::LimitExceeded

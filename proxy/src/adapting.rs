@@ -106,5 +106,8 @@ pub fn secret_headers(action: &Action, with_scope: bool) -> Vec<(&str, &Template
         })
     };
     let named = declared.headers.iter().filter(|(_, template)| !template.secrets().is_empty());
-    named.filter(|(_, template)| with_scope || alone(template)).map(|(name, template)| (name.as_str(), template)).collect()
+    named
+        .filter(|(_, template)| with_scope || alone(template))
+        .map(|(name, template)| (name.as_str(), template))
+        .collect()
 }

@@ -50,7 +50,9 @@ impl Asking {
     /// From a proxied request.
     #[must_use]
     pub fn proxied(head: Head, oncegate_headers: &HeaderMap, named: Named) -> Self {
-        let retry_of = oncegate_headers.get(RETRY_OF_HEADER).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+        let retry_of = oncegate_headers
+            .get(RETRY_OF_HEADER)
+            .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
         Self {
             caller: head.via.caller,
             action: named.action,

@@ -34,7 +34,11 @@ fn better(head: &[u8]) -> Option<Vec<u8>> {
         .iter()
         .any(|start| head.starts_with(start));
     let text = std::str::from_utf8(head).ok()?.to_ascii_lowercase();
-    if !bare || !text.ends_with("\r\n\r\n") || text.contains("oncegate-") || !text.contains("content-length: 0\r\n") {
+    if !bare
+        || !text.ends_with("\r\n\r\n")
+        || text.contains("oncegate-")
+        || !text.contains("content-length: 0\r\n")
+    {
         return None;
     }
     let sentence = "The request is broken, forbidden or oversized HTTP. Nothing was sent.";
@@ -60,7 +64,11 @@ fn better(head: &[u8]) -> Option<Vec<u8>> {
 }
 
 impl AsyncRead for Canned {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         Pin::new(&mut self.inner).poll_read(cx, buf)
     }
 }

@@ -91,7 +91,8 @@ async fn first_hop(
 
 /// Where a request to the proxy itself wants to go.
 fn target(request: &Request<Incoming>) -> Result<Authority, Refusal> {
-    let invalid = |sentence: String| Refusal::new(Code::InvalidRequest, format!("{sentence} Nothing was sent."));
+    let invalid =
+        |sentence: String| Refusal::new(Code::InvalidRequest, format!("{sentence} Nothing was sent."));
     let authority = request.uri().authority().map(http::uri::Authority::as_str);
     if request.method() == Method::CONNECT {
         // Authority form and nothing else, with the port (RFC 9110 section 9.3.6, RFC 9112 section 3.2.3).
@@ -102,10 +103,14 @@ fn target(request: &Request<Incoming>) -> Result<Authority, Refusal> {
             .map_err(|fault| invalid(format!("The CONNECT target has to be host:port: {fault}.")));
     }
     let (Some(scheme), Some(authority)) = (request.uri().scheme_str(), authority) else {
-        return Err(invalid("This is a forward proxy: send CONNECT, or the absolute form of the URL.".to_owned()));
+        return Err(invalid(
+            "This is a forward proxy: send CONNECT, or the absolute form of the URL.".to_owned(),
+        ));
     };
     if !scheme.eq_ignore_ascii_case("http") {
-        return Err(invalid("Only http:// URLs are taken in absolute form; use CONNECT for https.".to_owned()));
+        return Err(invalid(
+            "Only http:// URLs are taken in absolute form; use CONNECT for https.".to_owned(),
+        ));
     }
     Authority::parse(authority, Some(80))
         .map_err(|fault| invalid(format!("The URL's host cannot be read in one way: {fault}.")))

@@ -44,7 +44,8 @@ async fn read(
     let head = receive::head(&parts, via)?;
     let candidates = match meaning::by_url(snapshot, host, &head)? {
         ByUrl::Read => {
-            return passthrough::forward(sidecar, snapshot, host, None, head, Passing::Stream(incoming)).await;
+            return passthrough::forward(sidecar, snapshot, host, None, head, Passing::Stream(incoming))
+                .await;
         }
         ByUrl::Actions(candidates) => candidates,
     };
@@ -108,6 +109,8 @@ fn meaning_is_of(host: &Host, head: &Head) -> bool {
 #[must_use]
 pub fn undeclared_host(host: &str) -> Refusal {
     let shown: String = host.chars().take(253).collect();
-    let sentence = format!("The host {shown} is not declared for this way. Nothing was sent. Ask the operator to declare it.");
+    let sentence = format!(
+        "The host {shown} is not declared for this way. Nothing was sent. Ask the operator to declare it."
+    );
     Refusal::new(Code::Undeclared, sentence)
 }

@@ -57,8 +57,12 @@ pub fn outgoing(
         headers.remove(name.as_str());
     }
     for (name, value) in set {
-        let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_str(value)) else {
-            return Err(Refusal::new(Code::InvalidInput, "A header's value has characters that cannot be sent. Nothing was sent."));
+        let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_str(value))
+        else {
+            return Err(Refusal::new(
+                Code::InvalidInput,
+                "A header's value has characters that cannot be sent. Nothing was sent.",
+            ));
         };
         headers.insert(name, value);
     }
@@ -107,7 +111,10 @@ fn with_query(uri: &Uri, placed: &Placed) -> Result<Uri, Refusal> {
         let name = percent_encoding::percent_decode_str(&name).decode_utf8_lossy().into_owned();
         !placed.query.iter().any(|(ours, _)| *ours == name)
     });
-    let ours = placed.query.iter().map(|(name, value)| format!("{}={}", percent_encode(name), percent_encode(value)));
+    let ours = placed
+        .query
+        .iter()
+        .map(|(name, value)| format!("{}={}", percent_encode(name), percent_encode(value)));
     let query = kept.map(str::to_owned).chain(ours).collect::<Vec<_>>().join("&");
     format!("{}?{query}", uri.path()).parse().map_err(|_| refuse())
 }

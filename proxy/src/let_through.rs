@@ -8,9 +8,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use http::{HeaderMap, Method, Request, Uri};
+use oncegate_policy::caller::CallerName;
 use oncegate_policy::classify;
 use oncegate_policy::id::EffectId;
-use oncegate_policy::caller::CallerName;
 use oncegate_policy::refusal::{Code, Refusal};
 use oncegate_policy::template::Scope;
 use oncegate_store::ready::{PreparedRequest, ReadyClaim};
@@ -48,7 +48,9 @@ pub async fn dispatch_ready(sidecar: &Arc<Sidecar>, id: &EffectId) -> Result<Let
         Err(refusal) => {
             // It can no longer be sent as it was approved: that ends it, provably unsent.
             let ended = sidecar.store.reject_ready(id, refusal.clone(), sidecar.clock.now()).await?;
-            return Ok(ended.map_or(LetThrough::NotReady, |view| LetThrough::Refused(refusal, Box::new(view))));
+            return Ok(
+                ended.map_or(LetThrough::NotReady, |view| LetThrough::Refused(refusal, Box::new(view)))
+            );
         }
     };
     match sidecar.store.claim_ready(id, sidecar.clock.now()).await? {
@@ -111,7 +113,8 @@ pub async fn replay(sidecar: &Arc<Sidecar>, id: &EffectId, by: &CallerName) -> R
         let (claim, exchange) = upstream::resend(permit, &sidecar.pool, request, connecting);
         let exchange = exchange.await;
         let verdict = classify::verdict(&exchange, &rules);
-        let recorded = sidecar.store.record_replay(claim, Seen::of(verdict, &exchange), sidecar.clock.now()).await;
+        let recorded =
+            sidecar.store.record_replay(claim, Seen::of(verdict, &exchange), sidecar.clock.now()).await;
         tracing::info!(effect.id = %id, outcome = verdict.word(), "replayed");
         sidecar.on_the_wire.fetch_sub(1, Ordering::SeqCst);
         recorded
@@ -143,7 +146,8 @@ async fn rebuilt(
     };
     let mut placed = inject::placed(snapshot, host, Some(action), &authority, Some(scope)).await?;
     let scrubber = std::mem::take(&mut placed.scrubber);
-    let unsendable = || Refusal::new(Code::InvalidRequest, "The kept request cannot be sent. Nothing was sent.");
+    let unsendable =
+        || Refusal::new(Code::InvalidRequest, "The kept request cannot be sent. Nothing was sent.");
     let uri: Uri = kept.request.url.parse().map_err(|_| unsendable())?;
     let target = uri.path_and_query().map_or("/", |target| target.as_str());
     let method = Method::from_bytes(kept.request.method.as_bytes()).map_err(|_| unsendable())?;

@@ -2,33 +2,33 @@
 //!
 //! Read [`pipeline`] first: one governed request, from top to bottom. The modules in reading order.
 
-pub mod pipeline;
-pub mod front;
-pub mod receive;
-pub mod meaning;
 pub mod asking;
-pub mod plan;
+pub mod front;
 pub mod inject;
-pub mod upstream;
-pub mod said;
-pub mod respond;
-pub mod passthrough;
-pub mod reconciler;
 pub mod let_through;
+pub mod meaning;
+pub mod passthrough;
+pub mod pipeline;
+pub mod plan;
+pub mod receive;
+pub mod reconciler;
+pub mod respond;
+pub mod said;
+pub mod upstream;
 
-pub mod listener;
-pub mod connection;
-pub mod tunnel;
 pub mod canned;
+pub mod connection;
+pub mod listener;
+pub mod tunnel;
 
-pub mod state;
 pub mod adapting;
-pub mod secrets;
-pub mod scrub;
 pub mod clock;
-pub mod serve;
 pub mod load;
+pub mod scrub;
+pub mod secrets;
+pub mod serve;
+pub mod state;
 
-pub mod control;
 pub mod cli;
+pub mod control;
 pub mod demo;

@@ -2,11 +2,11 @@
 
 use bytes::Bytes;
 use http::Method;
+use oncegate_config::model::{Action, ActionKind, Host};
 use oncegate_policy::action::ActionName;
 use oncegate_policy::body::{self, BodyKind};
 use oncegate_policy::refusal::{Code, Refusal};
 use oncegate_policy::router::Candidate;
-use oncegate_config::model::{Action, ActionKind, Host};
 use serde_json::Value;
 
 use crate::receive::Head;
@@ -92,7 +92,10 @@ pub fn with_body(
     body: Bytes,
 ) -> Result<Meaning, Refusal> {
     let unreadable = |fault: &dyn std::fmt::Display| {
-        Refusal::new(Code::InvalidInput, format!("The request cannot be read in one way: {fault}. Nothing was sent."))
+        Refusal::new(
+            Code::InvalidInput,
+            format!("The request cannot be read in one way: {fault}. Nothing was sent."),
+        )
     };
     let (body_kind, members) = body::read(content_type(head)?, &body).map_err(|fault| unreadable(&fault))?;
     let mut last_fault = None;

@@ -14,6 +14,7 @@ use hyper::body::Incoming;
 use oncegate_config::model::{Action, Host};
 use oncegate_policy::refusal::{Code, Refusal};
 
+use crate::inject;
 use crate::receive::{self, Head};
 use crate::respond;
 use crate::scrub::ScrubStream;
@@ -22,7 +23,6 @@ use crate::state::{Sidecar, Snapshot};
 use crate::upstream::dial::{self, Destination, Link};
 use crate::upstream::pool::Pool;
 use crate::upstream::{Body, BodyError, chain, whole};
-use crate::inject;
 
 /// Idle connections of any age within the pool's own bound will do for a read: a re-sent read does no harm.
 const IDLE_FOR_READS: Duration = Duration::from_secs(30);
@@ -58,8 +58,9 @@ pub async fn forward(
     let scrubber = std::mem::take(&mut placed.scrubber);
     let identity_only = !placed.headers.is_empty() || !placed.query.is_empty();
     let request = Request::builder().method(head.method.clone()).uri(&head.raw_path_and_query).body(());
-    let request = request
-        .map_err(|_| Refusal::new(Code::InvalidRequest, "The request target cannot be sent. Nothing was sent."))?;
+    let request = request.map_err(|_| {
+        Refusal::new(Code::InvalidRequest, "The request target cannot be sent. Nothing was sent.")
+    })?;
     let to = (&head.via.authority, head.via.scheme);
     let mut outgoing = inject::outgoing(request, &head.headers, &[], &[], to, placed)?;
     if identity_only {
@@ -78,13 +79,17 @@ pub async fn forward(
             return Ok(respond::unknown(sentence, snapshot.shape(&head.via.authority)));
         }
         Err(Broken::Lost) => {
-            return Err(Refusal::new(Code::NotSent, "The provider did not answer. A read changes nothing there."));
+            return Err(Refusal::new(
+                Code::NotSent,
+                "The provider did not answer. A read changes nothing there.",
+            ));
         }
     };
     let (mut parts, incoming) = response.into_parts();
     let length = parts.headers.get(header::CONTENT_LENGTH).cloned();
     let mut kept = receive::end_to_end(&parts.headers);
-    let foreign: Vec<_> = kept.keys().filter(|name| name.as_str().starts_with("oncegate-")).cloned().collect();
+    let foreign: Vec<_> =
+        kept.keys().filter(|name| name.as_str().starts_with("oncegate-")).cloned().collect();
     for name in foreign {
         kept.remove(name);
     }
@@ -147,7 +152,10 @@ async fn send(
 ) -> Result<(Response<Incoming>, Link), Broken> {
     let unreachable = |cause: String| {
         tracing::info!(cause, host = %destination.authority, "a request could not be passed on");
-        Broken::NotSent(Refusal::new(Code::NotSent, "The provider could not be reached. Nothing was applied."))
+        Broken::NotSent(Refusal::new(
+            Code::NotSent,
+            "The provider could not be reached. Nothing was applied.",
+        ))
     };
     let lost = |cause: String| {
         tracing::info!(cause, host = %destination.authority, "the answer to a request that was passed on is lost");
@@ -187,7 +195,10 @@ impl http_body::Body for Streaming {
     type Data = Bytes;
     type Error = BodyError;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         loop {
             match ready!(Pin::new(&mut self.inner).poll_frame(cx)) {
                 Some(Err(error)) => {
@@ -230,6 +241,10 @@ impl http_body::Body for Streaming {
 
 /// The refusal of a read, as an answer.
 #[must_use]
-pub fn refused(refusal: &Refusal, snapshot: &Snapshot, authority: &oncegate_policy::authority::Authority) -> Response<Body> {
+pub fn refused(
+    refusal: &Refusal,
+    snapshot: &Snapshot,
+    authority: &oncegate_policy::authority::Authority,
+) -> Response<Body> {
     respond::refused(refusal, snapshot.shape(authority))
 }

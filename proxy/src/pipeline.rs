@@ -46,7 +46,12 @@ pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Takes one request through the pipeline and answers through `answering`, exactly once. Runs in a task of its
 /// own: whether the agent still listens changes nothing (P9).
-pub async fn govern(sidecar: Arc<Sidecar>, snapshot: Arc<Snapshot>, asking: Asking, mut answering: Answering) {
+pub async fn govern(
+    sidecar: Arc<Sidecar>,
+    snapshot: Arc<Snapshot>,
+    asking: Asking,
+    mut answering: Answering,
+) {
     let caller = asking.caller.clone();
     let action = asking.action.clone();
     let prepared = match prepare(&sidecar, &snapshot, asking).await {
@@ -94,7 +99,8 @@ struct Ready {
 
 /// Everything that may still say no. Nothing but reads has left when this returns.
 async fn prepare(sidecar: &Arc<Sidecar>, snapshot: &Snapshot, asking: Asking) -> Result<Ready, Refusal> {
-    let undeclared = || Refusal::new(Code::Undeclared, "The action is not declared or not enabled. Nothing was sent.");
+    let undeclared =
+        || Refusal::new(Code::Undeclared, "The action is not declared or not enabled. Nothing was sent.");
     let (action, adapter) = snapshot.action(asking.action.as_str()).ok_or_else(undeclared)?;
     let host = snapshot.host(&asking.authority).ok_or_else(undeclared)?;
     let planning = plan::plan(sidecar, snapshot, host, action, adapter, &asking).await?;
@@ -130,8 +136,9 @@ fn outgoing(
 ) -> Result<Prepared, Refusal> {
     let scrubber = std::mem::take(&mut placed.scrubber);
     let request = Request::builder().method(asking.method.clone()).uri(&asking.path_and_query).body(());
-    let request = request
-        .map_err(|_| Refusal::new(Code::InvalidRequest, "The request target cannot be sent. Nothing was sent."))?;
+    let request = request.map_err(|_| {
+        Refusal::new(Code::InvalidRequest, "The request target cannot be sent. Nothing was sent.")
+    })?;
     let to = (&asking.authority, asking.scheme);
     let drop = &planning.plan.drop_headers;
     let mut head = inject::outgoing(request, &asking.header_map, &marked.headers, drop, to, placed)?;
@@ -148,7 +155,11 @@ fn outgoing(
 }
 
 /// What is kept of a request: everything but the credential.
-fn stored_request(asking: &Asking, planning: &Planning, marked: &oncegate_adapters::Prepared) -> StoredRequest {
+fn stored_request(
+    asking: &Asking,
+    planning: &Planning,
+    marked: &oncegate_adapters::Prepared,
+) -> StoredRequest {
     let replaced = |name: &str| {
         planning.plan.drop_headers.iter().any(|dropped| dropped == name)
             || marked.headers.iter().any(|(set, _)| set == name)
@@ -176,7 +187,10 @@ fn new_effect(
     let Planning { plan, asked } = planning;
     let approval_needed = action.requires_approval
         || action.approval_when.is_some_and(|when| {
-            plan.impact.as_ref().and_then(|impact| impact.amount).is_none_or(|amount| amount > when.amount_above)
+            plan.impact
+                .as_ref()
+                .and_then(|impact| impact.amount)
+                .is_none_or(|amount| amount > when.amount_above)
         });
     NewEffect {
         invocation: InvocationId::from_ulid(&new_ulid()),
@@ -213,7 +227,13 @@ pub struct Way {
 }
 
 /// Carries a claimed dispatch to its end, whoever let it through, and counts it while its socket is read.
-pub async fn carry(sidecar: Arc<Sidecar>, permit: DispatchPermit, effect: EffectView, way: Way, answering: Answering) {
+pub async fn carry(
+    sidecar: Arc<Sidecar>,
+    permit: DispatchPermit,
+    effect: EffectView,
+    way: Way,
+    answering: Answering,
+) {
     sidecar.in_flight.enter(&effect.id);
     sidecar.on_the_wire.fetch_add(1, Ordering::SeqCst);
     dispatch(&sidecar, permit, effect, way, answering).await;
@@ -221,7 +241,13 @@ pub async fn carry(sidecar: Arc<Sidecar>, permit: DispatchPermit, effect: Effect
 }
 
 /// The dispatch is claimed. Every path from here reaches `record`: there is no `?` and no `return`.
-async fn dispatch(sidecar: &Arc<Sidecar>, permit: DispatchPermit, view: EffectView, way: Way, mut answering: Answering) {
+async fn dispatch(
+    sidecar: &Arc<Sidecar>,
+    permit: DispatchPermit,
+    view: EffectView,
+    way: Way,
+    mut answering: Answering,
+) {
     let id = view.id.clone();
     let Sending { claim, exchange } = upstream::send(permit, &sidecar.pool, way.request, way.connecting);
     let exchange = drill(&view, exchange);
@@ -326,7 +352,12 @@ fn unrecordable(error: &StoreError) -> Refusal {
 }
 
 /// A refusal leaves a row for the auditor and does not occupy the key.
-pub async fn audit(sidecar: &Arc<Sidecar>, caller: &CallerName, action: Option<&ActionName>, refusal: &Refusal) {
+pub async fn audit(
+    sidecar: &Arc<Sidecar>,
+    caller: &CallerName,
+    action: Option<&ActionName>,
+    refusal: &Refusal,
+) {
     let name = action.map(ActionName::as_str);
     tracing::info!(caller = %caller, action.name = name, code = refusal.code.word(), "refused; nothing was sent");
     let refused = oncegate_store::admit::RefusedRequest {

@@ -60,10 +60,22 @@ pub async fn plan(
             Planned::NeedsRead(read) => read,
         };
         tracing::debug!(action.name = %action.name, why = read.why, "reading the provider before the plan");
-        let answer = look(sidecar, snapshot, host, action, asking, read.read_back.path_and_query(), read.read_back.headers()).await;
+        let answer = look(
+            sidecar,
+            snapshot,
+            host,
+            action,
+            asking,
+            read.read_back.path_and_query(),
+            read.read_back.headers(),
+        )
+        .await;
         planned = adapter.plan_with(&asked, &answer);
     }
-    Err(Refusal::new(Code::InvalidInput, "What this would change could not be established. Nothing was sent."))
+    Err(Refusal::new(
+        Code::InvalidInput,
+        "What this would change could not be established. Nothing was sent.",
+    ))
 }
 
 /// A read whose answer is always something: what did not arrive reads as a 503 with an empty body, which no
@@ -85,7 +97,9 @@ async fn look(
         return nothing;
     };
     let scrubber = std::mem::take(&mut placed.scrubber);
-    let Ok(head) = inject::reading(head, headers, &asking.authority, asking.scheme, placed) else { return nothing };
+    let Ok(head) = inject::reading(head, headers, &asking.authority, asking.scheme, placed) else {
+        return nothing;
+    };
     let destination = snapshot.destination(&asking.authority, host);
     let mut bounds = snapshot.bounds();
     bounds.upstream_timeout = snapshot.config.proxy.respond_within.min(Duration::from_secs(10)) / 2;
@@ -100,14 +114,21 @@ pub(crate) fn fits_schema(snapshot: &Snapshot, action: &Action, asking: &Asking)
     let Some(schema) = snapshot.schema(&action.name) else { return Ok(()) };
     schema.validate(&asking.input).map_err(|fault| {
         let at = fault.instance_path().to_string();
-        let at = if at.is_empty() { "the input".to_owned() } else { format!("input{}", at.replace('/', ".")) };
-        let sentence = format!("The input does not fit the action: {at} is not as declared. Nothing was sent.");
+        let at =
+            if at.is_empty() { "the input".to_owned() } else { format!("input{}", at.replace('/', ".")) };
+        let sentence =
+            format!("The input does not fit the action: {at} is not as declared. Nothing was sent.");
         Refusal::new(Code::InvalidInput, sentence)
     })
 }
 
 /// Key, fingerprint and retry link (DESIGN section 5).
-pub(crate) fn identify(action: &Action, adapter: &Adapter, asking: &Asking, plan: &Plan) -> Result<admission::Asked, Refusal> {
+pub(crate) fn identify(
+    action: &Action,
+    adapter: &Adapter,
+    asking: &Asking,
+    plan: &Plan,
+) -> Result<admission::Asked, Refusal> {
     let invalid = |sentence: String| Refusal::new(Code::InvalidInput, sentence);
     let scope = Scope { input: &asking.input, effect_id: None, effect_key: None, response: None };
     let declared_key = match &action.operation_key {
@@ -158,6 +179,9 @@ fn caller_key(adapter: &Adapter, asking: &Asking) -> Result<Option<CallerKey>, R
 fn retry_of(asking: &Asking) -> Result<Option<InvocationId>, Refusal> {
     let Some(text) = &asking.retry_of else { return Ok(None) };
     InvocationId::parse(text).map(Some).ok_or_else(|| {
-        Refusal::new(Code::InvalidInput, "Oncegate-Retry-Of has to name an invocation (inv_…). Nothing was sent.")
+        Refusal::new(
+            Code::InvalidInput,
+            "Oncegate-Retry-Of has to name an invocation (inv_…). Nothing was sent.",
+        )
     })
 }

@@ -69,7 +69,9 @@ pub fn head(parts: &http::request::Parts, via: Via) -> Result<Head, Refusal> {
     let ambiguous = |sentence: String| Refusal::new(Code::Ambiguous, format!("{sentence} Nothing was sent."));
     // Method names are case-sensitive (RFC 9110 section 9.1): "post" is no method that we know.
     if parts.method.as_str().bytes().any(|byte| !byte.is_ascii_uppercase()) {
-        return Err(broken("The method is not one that is known here; methods are case-sensitive. Nothing was sent."));
+        return Err(broken(
+            "The method is not one that is known here; methods are case-sensitive. Nothing was sent.",
+        ));
     }
     one_framing(&parts.headers)?;
     one_authority(parts, &via.authority, via.scheme)?;
@@ -81,8 +83,10 @@ pub fn head(parts: &http::request::Parts, via: Via) -> Result<Head, Refusal> {
         Some((path, query)) => (path, Some(query)),
         None => (raw, None),
     };
-    let path = CanonicalPath::parse(raw_path).map_err(|fault| ambiguous(format!("The path is ambiguous: {fault}.")))?;
-    let query = query::parse(raw_query).map_err(|fault| ambiguous(format!("The query is ambiguous: {fault}.")))?;
+    let path = CanonicalPath::parse(raw_path)
+        .map_err(|fault| ambiguous(format!("The path is ambiguous: {fault}.")))?;
+    let query =
+        query::parse(raw_query).map_err(|fault| ambiguous(format!("The query is ambiguous: {fault}.")))?;
     if query.iter().any(|(name, _)| name == "_method") {
         return Err(ambiguous("The query asks for another method than the request line.".to_owned()));
     }
@@ -135,7 +139,9 @@ fn one_authority(parts: &http::request::Parts, authority: &Authority, scheme: Sc
         }
         // HTTP/1.0 in absolute form or inside a tunnel may leave it out; the target then speaks alone.
         (None, _) if parts.version == http::Version::HTTP_10 => Ok(()),
-        (None, _) => Err(Refusal::new(Code::InvalidRequest, "The request has no Host field. Nothing was sent.")),
+        (None, _) => {
+            Err(Refusal::new(Code::InvalidRequest, "The request has no Host field. Nothing was sent."))
+        }
     }
 }
 
@@ -203,6 +209,7 @@ pub fn plain(headers: &HeaderMap) -> Vec<(String, String)> {
 #[must_use]
 pub fn host_value(authority: &Authority, scheme: Scheme) -> Option<HeaderValue> {
     let host = authority.url_host();
-    let text = if authority.port == scheme.default_port() { host } else { format!("{host}:{}", authority.port) };
+    let text =
+        if authority.port == scheme.default_port() { host } else { format!("{host}:{}", authority.port) };
     HeaderValue::from_str(&text).ok()
 }

@@ -13,8 +13,8 @@ use oncegate_policy::effect::Stage;
 use oncegate_policy::exchange::{Answer, Exchange};
 use oncegate_policy::id::EffectId;
 use oncegate_policy::reconcile::{Finding, Looker};
-use oncegate_store::look::{Found, LookDue};
 use oncegate_store::StoreError;
+use oncegate_store::look::{Found, LookDue};
 use serde_json::Value;
 use thiserror::Error;
 use tokio::sync::watch;
@@ -126,7 +126,12 @@ pub async fn look_now(sidecar: &Arc<Sidecar>, id: &EffectId, looker: Looker) -> 
     Ok(apply(sidecar, id, finding, looker).await?)
 }
 
-async fn apply(sidecar: &Arc<Sidecar>, id: &EffectId, finding: Finding, looker: Looker) -> Result<Found, StoreError> {
+async fn apply(
+    sidecar: &Arc<Sidecar>,
+    id: &EffectId,
+    finding: Finding,
+    looker: Looker,
+) -> Result<Found, StoreError> {
     let found = sidecar.store.apply_finding(id, finding, looker, sidecar.clock.now()).await?;
     match &found {
         Found::Settled(view) => {
@@ -149,7 +154,8 @@ pub async fn look(sidecar: &Arc<Sidecar>, snapshot: &Snapshot, due: &LookDue) ->
     let Ok(memory) = serde_json::from_str::<Value>(&due.memory) else {
         return unreadable("what was remembered of it cannot be read");
     };
-    let headers: Vec<(String, String)> = serde_json::from_value(memory["headers"].clone()).unwrap_or_default();
+    let headers: Vec<(String, String)> =
+        serde_json::from_value(memory["headers"].clone()).unwrap_or_default();
     let response = due.view.response.as_ref().and_then(|kept| serde_json::from_slice(&kept.body).ok());
     let remembered = Memory {
         effect_id: due.view.id.as_str(),
@@ -202,7 +208,8 @@ async fn ask(
         .await
         .map_err(|refusal| refusal.sentence)?;
     let scrubber = std::mem::take(&mut placed.scrubber);
-    let request = Request::builder().uri(read_back.path_and_query()).body(()).map_err(|error| error.to_string())?;
+    let request =
+        Request::builder().uri(read_back.path_and_query()).body(()).map_err(|error| error.to_string())?;
     let head = inject::reading(request, read_back.headers(), &authority, scheme, placed)
         .map_err(|refusal| refusal.sentence)?;
     let destination = snapshot.destination(&authority, host);
@@ -214,4 +221,3 @@ async fn ask(
         Exchange::Lost(loss) => Err(loss.cause),
     }
 }
-

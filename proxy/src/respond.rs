@@ -31,7 +31,8 @@ pub fn proxied(said: &Said, shape: Option<&Adapter>) -> Response<Body> {
     match said {
         Said::Refused(refusal) => refused(refusal, shape),
         Said::Provider { view, answer } => {
-            let mut response = from_provider(answer.status, answer.reason.as_deref(), &answer.headers, &answer.body);
+            let mut response =
+                from_provider(answer.status, answer.reason.as_deref(), &answer.headers, &answer.body);
             name_effect(&mut response, view);
             outcome(&mut response, outcome_word(&view.stage));
             response
@@ -64,7 +65,9 @@ pub fn unknown(sentence: &str, shape: Option<&Adapter>) -> Response<Body> {
 /// The sentence on unknown, the same everywhere.
 #[must_use]
 pub fn unknown_sentence(effect: &EffectId) -> String {
-    format!("The provider may have applied effect {effect}; Oncegate is reconciling it. Do not retry; inspect the effect.")
+    format!(
+        "The provider may have applied effect {effect}; Oncegate is reconciling it. Do not retry; inspect the effect."
+    )
 }
 
 fn recorded(view: &EffectView, repeat: bool, shape: Option<&Adapter>) -> Response<Body> {
@@ -102,11 +105,18 @@ fn recorded(view: &EffectView, repeat: bool, shape: Option<&Adapter>) -> Respons
     response
 }
 
-fn settled(view: &EffectView, result: SettledResult, repeat: bool, shape: Option<&Adapter>) -> Response<Body> {
+fn settled(
+    view: &EffectView,
+    result: SettledResult,
+    repeat: bool,
+    shape: Option<&Adapter>,
+) -> Response<Body> {
     // A record of a failure that was read back is no answer to a write: given as it came (a GET's 200), a client
     // would take it for success.
     let read_back = |kept: &StoredResponse| kept.source == ResponseSource::ReadBack;
-    if let Some(kept) = view.response.as_ref().filter(|kept| result != SettledResult::Failed || !read_back(kept)) {
+    if let Some(kept) =
+        view.response.as_ref().filter(|kept| result != SettledResult::Failed || !read_back(kept))
+    {
         let mut response = from_provider(kept.status, kept.reason.as_deref(), &kept.headers, &kept.body);
         if repeat {
             let phrase = response.status().canonical_reason().unwrap_or("Answer");
@@ -118,10 +128,9 @@ fn settled(view: &EffectView, result: SettledResult, repeat: bool, shape: Option
     match result {
         SettledResult::Failed => {
             let sentence = match &view.never_sent {
-                Some(proof) => format!(
-                    "Effect {} was never sent ({}): nothing was applied.",
-                    view.id, proof.step
-                ),
+                Some(proof) => {
+                    format!("Effect {} was never sent ({}): nothing was applied.", view.id, proof.step)
+                }
                 None => format!("Effect {} is settled as failed: nothing was applied.", view.id),
             };
             own(Code::NotSent, &sentence, Some(&view.id), shape)
@@ -180,7 +189,12 @@ fn own(code: Code, sentence: &str, effect: Option<&EffectId>, shape: Option<&Ada
 }
 
 /// The provider's own answer, without what must not reach a client.
-fn from_provider(status: u16, reason: Option<&str>, headers: &[(String, String)], body: &[u8]) -> Response<Body> {
+fn from_provider(
+    status: u16,
+    reason: Option<&str>,
+    headers: &[(String, String)],
+    body: &[u8],
+) -> Response<Body> {
     let mut response = Response::new(whole(Bytes::copy_from_slice(body)));
     *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
     for (name, value) in headers {

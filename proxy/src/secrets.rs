@@ -138,7 +138,8 @@ pub async fn place(
     wanted: &Wanted<'_>,
     host: &str,
 ) -> Result<Placed, SecretError> {
-    let mut filler = Filler { config, directory, host, scope: wanted.scope, fits: wanted.fits, patterns: BTreeMap::new() };
+    let mut filler =
+        Filler { config, directory, host, scope: wanted.scope, fits: wanted.fits, patterns: BTreeMap::new() };
     let mut placed = Placed::nothing();
     for (name, value) in &wanted.headers {
         let value = filler.fill(value, Placement::Header).await?;
@@ -187,7 +188,11 @@ struct Filler<'a> {
 }
 
 impl Filler<'_> {
-    async fn fill(&mut self, template: &Template, place: Placement) -> Result<Zeroizing<String>, SecretError> {
+    async fn fill(
+        &mut self,
+        template: &Template,
+        place: Placement,
+    ) -> Result<Zeroizing<String>, SecretError> {
         let mut out = Zeroizing::new(String::new());
         for piece in template.pieces() {
             match piece {
@@ -239,10 +244,8 @@ pub fn allowed_for(spec: &SecretSpec, host: &str) -> bool {
 /// As [`SecretError`] says.
 pub async fn read(name: &str, spec: &SecretSpec, directory: &Path) -> Result<Secret, SecretError> {
     let raw = match &spec.from {
-        SecretSource::Env(variable) => std::env::var(variable).map_err(|_| SecretError::Environment {
-            name: name.to_owned(),
-            variable: variable.clone(),
-        })?,
+        SecretSource::Env(variable) => std::env::var(variable)
+            .map_err(|_| SecretError::Environment { name: name.to_owned(), variable: variable.clone() })?,
         SecretSource::File(path) => read_file(name, directory.join(path)).await?,
         SecretSource::Command(command) => run(name, command, directory).await?,
         SecretSource::Vault => return Err(SecretError::VaultEmpty(name.to_owned())),

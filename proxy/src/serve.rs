@@ -125,7 +125,13 @@ pub async fn start(loaded: Loaded, options: Options) -> Result<Running, StartErr
     let listeners = sockets
         .into_iter()
         .map(|(socket, caller)| {
-            tokio::spawn(listener::serve(Arc::clone(&sidecar), socket, caller, stopped.clone(), options.grace))
+            tokio::spawn(listener::serve(
+                Arc::clone(&sidecar),
+                socket,
+                caller,
+                stopped.clone(),
+                options.grace,
+            ))
         })
         .collect();
     let background = vec![
@@ -133,7 +139,16 @@ pub async fn start(loaded: Loaded, options: Options) -> Result<Running, StartErr
         tokio::spawn(serve_control(control, Arc::clone(&sidecar), stopped)),
     ];
     let ca_pem = ca_dir.join("ca.pem");
-    Ok(Running { sidecar, proxy: proxy_addr, control: control_addr, bundle, ca_pem, stop, listeners, background })
+    Ok(Running {
+        sidecar,
+        proxy: proxy_addr,
+        control: control_addr,
+        bundle,
+        ca_pem,
+        stop,
+        listeners,
+        background,
+    })
 }
 
 async fn serve_control(listener: TcpListener, sidecar: Arc<Sidecar>, mut stopped: watch::Receiver<bool>) {
@@ -151,7 +166,11 @@ async fn bind(what: &'static str, at: SocketAddr) -> Result<TcpListener, StartEr
 }
 
 fn address(what: &'static str, listener: &TcpListener) -> Result<SocketAddr, StartError> {
-    listener.local_addr().map_err(|source| StartError::Listen { what, at: "its own address".to_owned(), source })
+    listener.local_addr().map_err(|source| StartError::Listen {
+        what,
+        at: "its own address".to_owned(),
+        source,
+    })
 }
 
 /// Listeners of one caller each.
@@ -174,7 +193,8 @@ async fn own_sockets(
 /// A socket that only this user may connect to. A file left by a process that was killed is replaced, a living
 /// listener's is not.
 fn unix(path: &Path) -> Result<Socket, StartError> {
-    let failed = |source| StartError::Listen { what: "a caller's own socket", at: path.display().to_string(), source };
+    let failed =
+        |source| StartError::Listen { what: "a caller's own socket", at: path.display().to_string(), source };
     if path.exists() && std::os::unix::net::UnixStream::connect(path).is_err() {
         std::fs::remove_file(path).map_err(failed)?;
     }

@@ -155,7 +155,8 @@ impl Snapshot {
         if let Some(destination) = known.get(authority) {
             return Arc::clone(destination);
         }
-        let trusted = host.ca_file.as_ref().and_then(|path| self.trust.get(path)).unwrap_or(&self.system_trust);
+        let trusted =
+            host.ca_file.as_ref().and_then(|path| self.trust.get(path)).unwrap_or(&self.system_trust);
         let destination = Arc::new(Destination {
             authority: authority.clone(),
             tls: (!host.plain).then(|| Arc::clone(trusted)),
@@ -229,7 +230,10 @@ impl Sidecar {
         }
         let mut random = [0_u8; 32];
         rustls::crypto::ring::default_provider().secure_random.fill(&mut random).ok()?;
-        let token = format!("ogr_{}", base64::Engine::encode(&base64::engine::general_purpose::URL_SAFE_NO_PAD, random));
+        let token = format!(
+            "ogr_{}",
+            base64::Engine::encode(&base64::engine::general_purpose::URL_SAFE_NO_PAD, random)
+        );
         let digest: [u8; 32] = Sha256::digest(token.as_bytes()).into();
         self.run_tokens.lock().unwrap_or_else(PoisonError::into_inner).push((caller.clone(), digest));
         Some(token)
@@ -256,7 +260,10 @@ pub struct InFlight(Mutex<HashMap<EffectId, watch::Sender<Option<EffectView>>>>)
 impl InFlight {
     /// Announces an effect. The guard ends the waiting when it goes, with whatever was told by then.
     pub fn enter(&self, effect: &EffectId) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(effect.clone(), watch::Sender::new(None));
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(effect.clone(), watch::Sender::new(None));
     }
 
     /// Tells whoever waits what became of it, and forgets it.
@@ -277,7 +284,6 @@ impl InFlight {
         let view = told.wait_for(Option::is_some).await.ok()?.clone();
         view
     }
-
 }
 
 /// A new id's 26 characters, sortable by time.

@@ -65,7 +65,12 @@ pub fn open(sidecar: &Arc<Sidecar>, mut request: Request<Incoming>, via: Via) ->
 }
 
 /// Ends the agent's TLS with a leaf of ours and serves what is inside.
-async fn intercept(sidecar: Arc<Sidecar>, upgrade: OnUpgrade, via: Via, inside: Inside) -> Result<(), String> {
+async fn intercept(
+    sidecar: Arc<Sidecar>,
+    upgrade: OnUpgrade,
+    via: Via,
+    inside: Inside,
+) -> Result<(), String> {
     let text = |error: &dyn std::error::Error| crate::upstream::chain(error);
     let upgraded = upgrade.await.map_err(|error| text(&error))?;
     let accepting = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), TokioIo::new(upgraded));
@@ -116,9 +121,8 @@ fn canonical(name: &str) -> String {
 }
 
 fn two_hosts(authority: &Authority) -> Refusal {
-    let sentence = format!(
-        "The CONNECT went to {authority} and the TLS inside names another host. Nothing was sent."
-    );
+    let sentence =
+        format!("The CONNECT went to {authority} and the TLS inside names another host. Nothing was sent.");
     Refusal::new(Code::Ambiguous, sentence)
 }
 

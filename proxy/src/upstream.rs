@@ -108,7 +108,9 @@ async fn over(pool: Arc<Pool>, prepared: Prepared, connecting: Connecting) -> Ex
     let link = match connecting.await {
         Ok(Ok(link)) => link,
         Ok(Err(proof)) => return Exchange::NotSent(proof),
-        Err(ended) => return Exchange::NotSent(NotSent::Connect(format!("the dialling task ended: {ended}"))),
+        Err(ended) => {
+            return Exchange::NotSent(NotSent::Connect(format!("the dialling task ended: {ended}")));
+        }
     };
     exchange(&pool, prepared, link).await
 }

@@ -85,7 +85,9 @@ pub async fn connect(destination: &Destination, deadline: Instant) -> Result<Tcp
     let allowed: Vec<SocketAddr> = addresses
         .into_iter()
         .filter(|candidate| {
-            destination.allow_private || destination.connect_to.is_some() || address::is_public(candidate.ip())
+            destination.allow_private
+                || destination.connect_to.is_some()
+                || address::is_public(candidate.ip())
         })
         .take(ADDRESSES_MAX)
         .collect();
