@@ -11,7 +11,7 @@ use oncegate_policy::url_template::Scheme;
 use serde_json::Value;
 
 use crate::meaning::Named;
-use crate::plan::RETRY_OF_HEADER;
+use crate::plan::{COMPENSATES_HEADER, DEPENDS_ON_HEADER, RETRY_OF_HEADER};
 use crate::receive::{self, Head};
 
 /// Who asks for what, and with which bytes.
@@ -42,6 +42,10 @@ pub struct Asking {
     pub input: Value,
     /// The failed invocation that it retries on purpose.
     pub retry_of: Option<String>,
+    /// Effects that must have an outcome first: `eff_…=succeeded`, separated by commas.
+    pub depends_on: Option<String>,
+    /// The effect that this one undoes.
+    pub compensates: Option<String>,
     /// Which listener it came through, for the record.
     pub listener: &'static str,
 }
@@ -50,9 +54,10 @@ impl Asking {
     /// From a proxied request.
     #[must_use]
     pub fn proxied(head: Head, oncegate_headers: &HeaderMap, named: Named) -> Self {
-        let retry_of = oncegate_headers
-            .get(RETRY_OF_HEADER)
-            .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+        let ours = |name: &str| {
+            let value = oncegate_headers.get(name)?;
+            Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
+        };
         Self {
             caller: head.via.caller,
             action: named.action,
@@ -66,7 +71,9 @@ impl Asking {
             body: named.body,
             body_kind: named.body_kind,
             input: named.input,
-            retry_of,
+            retry_of: ours(RETRY_OF_HEADER),
+            depends_on: ours(DEPENDS_ON_HEADER),
+            compensates: ours(COMPENSATES_HEADER),
             listener: "proxy",
         }
     }

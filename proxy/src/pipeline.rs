@@ -184,7 +184,7 @@ fn new_effect(
     request: StoredRequest,
     now: Timestamp,
 ) -> NewEffect {
-    let Planning { plan, asked } = planning;
+    let Planning { plan, asked, depends_on, compensates } = planning;
     let approval_needed = action.requires_approval
         || action.approval_when.is_some_and(|when| {
             plan.impact
@@ -207,8 +207,8 @@ fn new_effect(
         memory: json!({ "input": asking.input, "headers": plan.fingerprint_scope }).to_string(),
         request,
         approval: approval_needed.then_some(action.approval_expires),
-        depends_on: Vec::new(),
-        compensates: None,
+        depends_on,
+        compensates,
         drill: action.fault_drill.map(|drill| drill.word().to_owned()),
         listener: asking.listener,
     }

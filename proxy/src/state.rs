@@ -281,8 +281,7 @@ impl InFlight {
             known.get(effect)?.subscribe()
         };
         // An error means that the sender went without a word: the record knows better.
-        let view = told.wait_for(Option::is_some).await.ok()?.clone();
-        view
+        told.wait_for(Option::is_some).await.ok()?.clone()
     }
 }
 

@@ -12,6 +12,9 @@ mod identity;
 mod law;
 mod limits;
 mod looks;
+mod model;
 mod rules;
+#[cfg(feature = "failpoints")]
+mod stops;
 mod support;
 mod views;

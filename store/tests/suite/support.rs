@@ -32,7 +32,7 @@ pub(crate) const DAY: Duration = Duration::from_secs(86_400);
 pub(crate) struct Memory {
     pub(crate) store: Store,
     pub(crate) folder: TempDir,
-    ids: Cell<u64>,
+    pub(crate) ids: Cell<u64>,
 }
 
 pub(crate) fn ulid(number: u64) -> String {
