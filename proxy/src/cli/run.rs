@@ -52,9 +52,20 @@ pub(crate) async fn run(common: &Common, args: &RunArgs) -> Result<Exit, Stop> {
         Ok(mut child) => wait(&mut child, &mut signals).await,
         Err(stop) => Err(stop),
     };
-    running.stop().await;
+    stop(running).await?;
     drop(files);
     Ok(Exit::Command(code(status?)))
+}
+
+/// Lets what is on its way end, unless another signal comes: what is cut off then is swept at the next start.
+async fn stop(running: Running) -> Result<(), Stop> {
+    // Anew: the signal that has just ended the command must not count as a second one.
+    let mut signals = Forwarded::new()?;
+    tokio::select! {
+        () = running.stop() => {}
+        _ = signals.next() => tracing::warn!("stopped before open requests were finished"),
+    }
+    Ok(())
 }
 
 /// Starts the command behind a sidecar of this process.
