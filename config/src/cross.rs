@@ -85,9 +85,17 @@ fn destination_is_declared(destination: &Destination, facts: &Facts, log: &Log<'
         if authority.port == scheme.default_port() { authority.url_host() } else { authority.to_string() };
     match (facts.host_for(authority), scheme) {
         (None, Scheme::Https | Scheme::Http) => {
-            let known = facts.hosts.iter().map(|(_, host)| spelled(&host.pattern)).collect::<Vec<_>>();
-            let hint = hint(&entry, known.iter().map(String::as_str));
-            log.fault(*place, format!("`{entry}` is not a declared host: add `[hosts.\"{entry}\"]`{hint}"));
+            // See `hosts::implied`: without a near name, the action alone declares its host.
+            match crate::hosts::slip_of(&authority.host, facts) {
+                Some(near) => log.fault(
+                    *place,
+                    format!("`{entry}` is not a declared host: add `[hosts.\"{entry}\"]`; did you mean `{near}`?"),
+                ),
+                None => log.warn(
+                    *place,
+                    format!("`{entry}` has no `[hosts.\"{entry}\"]`: this action alone declares it, without a credential of its own"),
+                ),
+            }
         }
         (Some(host), Scheme::Http) if !host.plain => {
             log.fault(

@@ -8,6 +8,7 @@ use crate::document::{Document, Entry};
 use crate::facts::Facts;
 use crate::headers::header_name;
 use crate::model::{Credential, Host, HostPattern, Placement};
+use crate::nearest::nearest;
 use crate::reader::{Node, Table};
 use crate::templates::{Allowed, parse};
 use crate::value::{any_text, boolean, owned, path, text, word};
@@ -32,6 +33,40 @@ pub(crate) fn read(document: &Document<'_>, facts: &mut Facts) -> Vec<Host> {
         facts.hosts.push((entry.place, host));
     }
     facts.hosts.iter().map(|(_, host)| host.clone()).collect()
+}
+
+/// Hosts that only an action names: the action declares them, with every default and without a credential. Not where
+/// a declared host has nearly the same name: that is more likely a slip of the pen.
+pub(crate) fn implied(facts: &mut Facts) -> Vec<Host> {
+    let mut implied: Vec<Host> = Vec::new();
+    for destination in &facts.destinations {
+        let authority = &destination.authority;
+        let declared = facts.host_for(authority).is_some()
+            || implied
+                .iter()
+                .any(|host| host.pattern.name() == authority.host && host.port == authority.port);
+        if declared || slip_of(&authority.host, facts).is_some() {
+            continue;
+        }
+        implied.push(Host {
+            pattern: HostPattern::Exact(authority.host.clone()),
+            port: authority.port,
+            plain: destination.scheme == Scheme::Http,
+            credential: None,
+            reads: true,
+            writes: false,
+            connect_to: None,
+            ca_file: None,
+            allow_private: false,
+        });
+    }
+    implied
+}
+
+/// The declared host that was probably meant: at most two letters away.
+pub(crate) fn slip_of<'a>(host: &str, facts: &'a Facts) -> Option<&'a str> {
+    let names = facts.hosts.iter().map(|(_, declared)| declared.pattern.name());
+    nearest(host, names).filter(|near| strsim::osa_distance(host, near) <= 2)
 }
 
 /// The servers that actions are declared on, as far as their URLs can be read.

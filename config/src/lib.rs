@@ -101,6 +101,7 @@ fn read(document: &Document<'_>, facts: &mut Facts) -> Option<Config> {
     // Before the actions, which ask what kind of host they go to.
     let hosts = hosts::read(document, facts);
     let actions = actions::read(document, facts);
+    let hosts = [hosts, hosts::implied(facts)].concat();
     let limits = limits::read(document, facts);
     Some(Config {
         proxy: proxy?,

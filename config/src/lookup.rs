@@ -49,6 +49,14 @@ pub(crate) fn most_specific<'a>(
 }
 
 impl HostPattern {
+    /// The name without a leading dot.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Exact(name) | Self::Below(name) => name,
+        }
+    }
+
     /// Whether a host name in its one spelling is meant.
     #[must_use]
     pub fn covers(&self, host: &str) -> bool {

@@ -77,3 +77,16 @@ fn what_is_not_written_about_plain_is_told_by_port_and_urls() {
     assert_eq!(host("c.example:80"), Some(true));
     assert_eq!(host("d.example:443"), Some(false));
 }
+
+#[test]
+fn a_host_that_only_an_action_names_is_declared_by_it() {
+    let parsed = crate::parse(&[crate::Source {
+        name: "t.toml",
+        text: "[actions.x]\nmethod = \"POST\"\nurl = \"https://tickets.example/x\"\nsubject = \"x\"\n",
+    }])
+    .unwrap();
+    let at = Authority::parse("tickets.example:443", None).unwrap();
+    let host = parsed.config.host_for(&at).unwrap();
+    assert!(host.reads && !host.writes && host.credential.is_none());
+    assert!(parsed.warnings.iter().any(|warning| warning.message.contains("has no `[hosts.")));
+}
