@@ -53,7 +53,15 @@ pub async fn dispatch_ready(sidecar: &Arc<Sidecar>, id: &EffectId) -> Result<Let
             );
         }
     };
-    match sidecar.store.claim_ready(id, sidecar.clock.now()).await? {
+    // The API and the reconciler may both come for it: the announcement of the one that claims must stand.
+    let one_at_a_time = sidecar.letting_through.lock().await;
+    let announced = sidecar.in_flight.enter(id);
+    let claimed = sidecar.store.claim_ready(id, sidecar.clock.now()).await;
+    if announced && !matches!(&claimed, Ok(ReadyClaim::Granted { .. })) {
+        sidecar.in_flight.leave(id, None);
+    }
+    drop(one_at_a_time);
+    match claimed? {
         ReadyClaim::Granted { permit, effect } => {
             let within = snapshot.config.proxy.respond_within;
             let connecting = upstream::connect(&sidecar.pool, &request, CONNECT_TIMEOUT.min(within * 3 / 4));

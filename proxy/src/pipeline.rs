@@ -64,7 +64,13 @@ pub async fn govern(
     let within = snapshot.config.proxy.respond_within;
     // The connection is made while the admission commits. Not a byte of the request is written to it before.
     let connecting = upstream::connect(&sidecar.pool, &prepared.request, CONNECT_TIMEOUT.min(within * 3 / 4));
+    // Announced before the commit: a duplicate that finds the row an instant later has somebody to wait for.
+    let effect_id = prepared.effect.effect.clone();
+    sidecar.in_flight.enter(&effect_id);
     let admitted = sidecar.store.admit(prepared.effect, sidecar.clock.now()).await;
+    if !matches!(&admitted, Ok(Admitted::Granted { .. })) {
+        sidecar.in_flight.leave(&effect_id, None);
+    }
     match admitted {
         Ok(Admitted::Granted { permit, effect }) => {
             let way = Way { rules: prepared.rules, within, request: prepared.request, connecting };
@@ -226,7 +232,8 @@ pub struct Way {
     pub connecting: Connecting,
 }
 
-/// Carries a claimed dispatch to its end, whoever let it through, and counts it while its socket is read.
+/// Carries a claimed dispatch to its end, whoever let it through, and counts it while its socket is read. Whoever calls
+/// this has announced the effect in `in_flight`.
 pub async fn carry(
     sidecar: Arc<Sidecar>,
     permit: DispatchPermit,
@@ -234,7 +241,6 @@ pub async fn carry(
     way: Way,
     answering: Answering,
 ) {
-    sidecar.in_flight.enter(&effect.id);
     sidecar.on_the_wire.fetch_add(1, Ordering::SeqCst);
     dispatch(&sidecar, permit, effect, way, answering).await;
     sidecar.on_the_wire.fetch_sub(1, Ordering::SeqCst);

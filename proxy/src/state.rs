@@ -41,6 +41,8 @@ pub struct Sidecar {
     pub pool: Arc<Pool>,
     /// Effects whose answer somebody waits for.
     pub in_flight: InFlight,
+    /// One at a time claims what was approved.
+    pub letting_through: tokio::sync::Mutex<()>,
     /// Dispatches whose socket is still read, late ones included: a graceful stop waits for them.
     pub on_the_wire: AtomicUsize,
     /// Wakes the reconciler.
@@ -205,6 +207,7 @@ impl Sidecar {
             leaves,
             pool: Arc::default(),
             in_flight: InFlight::default(),
+            letting_through: tokio::sync::Mutex::default(),
             on_the_wire: AtomicUsize::new(0),
             look_soon: Notify::new(),
             run_tokens: Mutex::default(),
@@ -258,12 +261,15 @@ impl Sidecar {
 pub struct InFlight(Mutex<HashMap<EffectId, watch::Sender<Option<EffectView>>>>);
 
 impl InFlight {
-    /// Announces an effect. The guard ends the waiting when it goes, with whatever was told by then.
-    pub fn enter(&self, effect: &EffectId) {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(effect.clone(), watch::Sender::new(None));
+    /// Announces an effect before its claim is committed, so that whoever finds the row has somebody to wait for.
+    /// `false` when it is announced already.
+    pub fn enter(&self, effect: &EffectId) -> bool {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let fresh = !known.contains_key(effect);
+        if fresh {
+            known.insert(effect.clone(), watch::Sender::new(None));
+        }
+        fresh
     }
 
     /// Tells whoever waits what became of it, and forgets it.
