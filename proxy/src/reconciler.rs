@@ -25,6 +25,8 @@ use crate::{adapting, inject, let_through, upstream};
 
 /// The reconciler wakes at least this often: interrupted dispatches are swept then.
 const WAKE_EVERY: Duration = Duration::from_secs(15);
+/// Recorded answers that are older than `[store] keep_responses` are erased this often.
+const PRUNE_EVERY: Duration = Duration::from_secs(3600);
 /// Questions in one look; the adapters have bounds of their own below it.
 const QUESTIONS_MAX: usize = 128;
 
@@ -44,6 +46,7 @@ pub enum LookError {
 
 /// Runs until `stop` says so.
 pub async fn run(sidecar: Arc<Sidecar>, mut stop: watch::Receiver<bool>) {
+    let mut pruned_at = None;
     loop {
         // Registered before the pass: what happens during it is not missed.
         let soon = sidecar.look_soon.notified();
@@ -51,6 +54,13 @@ pub async fn run(sidecar: Arc<Sidecar>, mut stop: watch::Receiver<bool>) {
         soon.as_mut().enable();
         if let Err(error) = pass(&sidecar).await {
             tracing::error!(error = upstream::chain(&error), "a reconciling pass could not be finished");
+        }
+        let now = sidecar.clock.now();
+        if pruned_at.is_none_or(|at| now.since(at) >= PRUNE_EVERY) {
+            pruned_at = Some(now);
+            if let Err(error) = sidecar.store.prune(None, now).await {
+                tracing::error!(error = upstream::chain(&error), "old answers could not be erased");
+            }
         }
         let wait = next_wake(&sidecar).await;
         tokio::select! {
