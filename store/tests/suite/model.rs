@@ -408,7 +408,8 @@ impl History {
                 expected.push(known.id.clone());
             }
         }
-        (swept.sort(), expected.sort());
+        swept.sort();
+        expected.sort();
         assert_eq!(swept, expected);
     }
 
