@@ -56,7 +56,7 @@ class Front:
             return False
         headers = http.client.parse_headers(reader)
         body = reader.read(int(headers.get("Content-Length", "0")))
-        request = {"method": start[0], "target": start[1], "headers": dict(headers.items()), "body": body}
+        request = {"method": start[0], "target": start[1], "headers": {name.lower(): value for name, value in headers.items()}, "body": body}
         with self._lock:
             self.seen.append(request)
             drop = start[0] == "POST" and self._to_drop > 0
@@ -72,7 +72,7 @@ class Front:
         connection = http.client.HTTPConnection("127.0.0.1", self.upstream_port, timeout=TIMEOUT_S)
         try:
             wanted = ("authorization", "content-type", "idempotency-key")
-            headers = {name: value for name, value in request["headers"].items() if name.lower() in wanted}
+            headers = {name: value for name, value in request["headers"].items() if name in wanted}
             connection.request(request["method"], request["target"], request["body"], headers)
             answer = connection.getresponse()
             return answer.status, answer.reason, answer.headers.get("Content-Type", ""), answer.read()

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import pathlib
+import sqlite3
 import subprocess
 import sys
 import time
@@ -124,13 +125,22 @@ class Sidecar:
         [limit] = [one for one in self.data("limits") if one["name"] == "refunds-per-day"]
         return {name: limit[name] for name in ("consumed", "reserved", "unknownExposure")}
 
-    def refund(self, payment_intent, amount, trust="by-setting", **more):
+    def rows(self, query):
+        """What an operator's `sqlite3 -readonly` prints, while the sidecar runs."""
+        database = sqlite3.connect(f"file:{self.folder / 'oncegate.db'}?mode=ro", uri=True)
+        try:
+            return database.execute(query).fetchall()
+        finally:
+            database.close()
+
+    def refund(self, payment_intent, amount, style="module", python=()):
         """The client, run behind the sidecar as an agent would be; what it saw, and all that it printed."""
         client = pathlib.Path(__file__).with_name("client.py")
         done = subprocess.run(
             [BINARY, "run", "--config", self.config, "--as", "billing-agent", "--",
-             sys.executable, client, payment_intent, str(amount), trust],
-            env=self._environment(**more), stdin=subprocess.DEVNULL, capture_output=True, text=True,
-            timeout=2 * PATIENCE_S)
+             sys.executable, *python, client, style, payment_intent, str(amount)],
+            # In this one's environment, as on an operator's machine: it must not reach the client.
+            env=self._environment(STRIPE_SECRET_KEY=CREDENTIAL), stdin=subprocess.DEVNULL, capture_output=True,
+            text=True, timeout=2 * PATIENCE_S)
         assert done.returncode == 0, done
         return json.loads(done.stdout), done.stdout + done.stderr
