@@ -78,7 +78,8 @@ pub async fn govern(
         }
         Ok(Admitted::Repeat(view)) => {
             connecting.abort();
-            answering.give(repeat(&sidecar, view, within).await);
+            let said = repeat(&sidecar, view, within, &caller).await;
+            answering.give(said);
         }
         Ok(Admitted::Parked(view)) => {
             connecting.abort();
@@ -330,7 +331,7 @@ fn fresh(view: EffectView, verdict: Verdict, exchange: Exchange) -> Said {
 }
 
 /// A repeat is answered from the record as it is now; while the first is on its way, it waits with it.
-async fn repeat(sidecar: &Arc<Sidecar>, view: EffectView, within: Duration) -> Said {
+async fn repeat(sidecar: &Arc<Sidecar>, view: EffectView, within: Duration, caller: &CallerName) -> Said {
     let id = view.id.clone();
     let on_its_way = view.stage.word() == "dispatching";
     let view = match tokio::time::timeout(within, sidecar.in_flight.join(&id)).await {
@@ -340,6 +341,13 @@ async fn repeat(sidecar: &Arc<Sidecar>, view: EffectView, within: Duration) -> S
             Ok(None) | Err(_) => view,
         },
     };
+    tracing::info!(
+        effect.id = %view.id,
+        action.name = %view.action,
+        caller = %caller,
+        outcome = view.stage.outcome().word(),
+        "a repeat; answered from the record, not sent again"
+    );
     Said::Record { view: Box::new(view), repeat: true }
 }
 
