@@ -1,5 +1,5 @@
 //! Reads the configuration from disk: one file, or a directory whose `*.toml` are read in the order of their
-//! names. The text becomes a [`Config`] in `oncegate-config`, which opens no file itself.
+//! names; and after that what the API has written to `managed/` beside them. The text becomes a [`Config`] in `oncegate-config`, which opens no file itself.
 
 use std::fs;
 use std::io;
@@ -111,8 +111,26 @@ pub fn judge(path: &Path, texts: &[Text]) -> Result<Loaded, LoadError> {
 pub fn read(path: &Path) -> Result<Vec<Text>, LoadError> {
     let unread = |source| LoadError::Read { path: path.to_owned(), source };
     if !fs::metadata(path).map_err(unread)?.is_dir() {
-        return Ok(vec![read_file(path)?]);
+        let managed = managed(path.parent().unwrap_or(Path::new("")))?;
+        return std::iter::once(path.to_owned()).chain(managed).map(|file| read_file(&file)).collect();
     }
+    let mut files = listed_in(path)?;
+    if files.is_empty() {
+        return Err(LoadError::Empty { path: path.to_owned() });
+    }
+    files.extend(managed(path)?);
+    files.iter().map(|file| read_file(file)).collect()
+}
+
+/// What the API has written beside a configuration.
+fn managed(directory: &Path) -> Result<Vec<PathBuf>, LoadError> {
+    let folder = directory.join("managed");
+    if folder.is_dir() { listed_in(&folder) } else { Ok(Vec::new()) }
+}
+
+/// The `*.toml` of a directory, in the order of their names.
+fn listed_in(path: &Path) -> Result<Vec<PathBuf>, LoadError> {
+    let unread = |source| LoadError::Read { path: path.to_owned(), source };
     let mut files = Vec::new();
     for entry in fs::read_dir(path).map_err(unread)? {
         let file = entry.map_err(unread)?.path();
@@ -123,10 +141,7 @@ pub fn read(path: &Path) -> Result<Vec<Text>, LoadError> {
         }
     }
     files.sort();
-    if files.is_empty() {
-        return Err(LoadError::Empty { path: path.to_owned() });
-    }
-    files.iter().map(|file| read_file(file)).collect()
+    Ok(files)
 }
 
 fn read_file(path: &Path) -> Result<Text, LoadError> {
@@ -155,6 +170,19 @@ mod tests {
         let texts = read(dir.path()).unwrap();
         let names: Vec<_> = texts.iter().map(|text| text.name.rsplit('/').next().unwrap()).collect();
         assert_eq!(names, ["10-a.toml", "20-b.toml"]);
+    }
+
+    #[test]
+    fn what_the_api_has_written_is_read_last() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("oncegate.toml"), "").unwrap();
+        fs::create_dir(dir.path().join("managed")).unwrap();
+        fs::write(dir.path().join("managed/limits.toml"), "").unwrap();
+        for path in [dir.path().to_owned(), dir.path().join("oncegate.toml")] {
+            let texts = read(&path).unwrap();
+            let names: Vec<_> = texts.iter().map(|text| text.name.rsplit('/').next().unwrap()).collect();
+            assert_eq!(names, ["oncegate.toml", "limits.toml"]);
+        }
     }
 
     #[test]

@@ -152,7 +152,8 @@ pub async fn start(loaded: Loaded, options: Options) -> Result<Running, StartErr
 }
 
 async fn serve_control(listener: TcpListener, sidecar: Arc<Sidecar>, mut stopped: watch::Receiver<bool>) {
-    let serving = axum::serve(listener, control::router(sidecar)).with_graceful_shutdown(async move {
+    let routes = control::router(sidecar, stopped.clone());
+    let serving = axum::serve(listener, routes).with_graceful_shutdown(async move {
         // An error means that the sender is gone, which is a stop as well.
         drop(stopped.wait_for(|stop| *stop).await);
     });

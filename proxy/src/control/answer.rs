@@ -25,6 +25,8 @@ pub(crate) enum ErrorCode {
     BodyTooLarge,
     /// What stands there does not allow it now.
     Conflict,
+    /// The effect cannot be sent again under its provider key.
+    ReplayRefused,
     /// A fault of ours.
     Internal,
 }
@@ -39,6 +41,7 @@ impl ErrorCode {
             Self::Validation => "VALIDATION_ERROR",
             Self::BodyTooLarge => "PAYLOAD_TOO_LARGE",
             Self::Conflict => "CONFLICT",
+            Self::ReplayRefused => "REPLAY_REFUSED",
             Self::Internal => "INTERNAL_ERROR",
         }
     }
@@ -51,7 +54,7 @@ impl ErrorCode {
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Self::Validation => StatusCode::BAD_REQUEST,
             Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::Conflict => StatusCode::CONFLICT,
+            Self::Conflict | Self::ReplayRefused => StatusCode::CONFLICT,
             Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -85,6 +88,15 @@ impl ApiError {
     /// Something that is not there.
     pub(crate) fn not_found(what: &str) -> Self {
         Self::new(ErrorCode::NotFound, format!("there is no such {what}"))
+    }
+
+    /// The key that asked for something never decides it (P8).
+    pub(crate) fn own(what: &str) -> Self {
+        Self::new(
+            ErrorCode::Authorization,
+            format!("the key that asked for {what}; another key has to decide"),
+        )
+        .with_details(json!({ "reason": "own_request" }))
     }
 
     /// A fault of ours: the cause goes to the log, not to the client.
@@ -121,6 +133,11 @@ pub(crate) struct Success<T> {
 /// One thing.
 pub(crate) fn one<T: Serialize>(data: T) -> Response {
     Json(Success { success: true, data, pagination: None }).into_response()
+}
+
+/// One thing that was made just now.
+pub(crate) fn created<T: Serialize>(data: T) -> Response {
+    (StatusCode::CREATED, one(data)).into_response()
 }
 
 /// A list, or a page of it.

@@ -1,9 +1,8 @@
 //! `/actions/effects`: what happened, what is not known, and looking again.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use axum::body::{Body, to_bytes};
+use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
 use oncegate_policy::action::ActionName;
@@ -13,18 +12,16 @@ use oncegate_policy::id::EffectId;
 use oncegate_policy::reconcile::Looker;
 use oncegate_store::read::EffectFilter;
 use oncegate_store::view::EffectDetail;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::answer::{ApiError, ErrorCode, one, page};
 use super::auth::Asker;
 use super::page::{Pagination, Window};
 use super::params::{Id, Params};
-use super::{BODY_BYTES_MAX, show};
+use super::{body, show};
 use crate::reconciler::{self, LookError};
 use crate::state::Sidecar;
 
-/// For a request's body to arrive whole.
-const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Every stage's public word.
 const STAGES: [&str; 6] = ["awaiting_approval", "ready", "dispatching", "reconciling", "settled", "rejected"];
 const OUTCOMES: [Outcome; 5] =
@@ -72,7 +69,7 @@ pub(crate) async fn reconcile(
     body: Body,
 ) -> Result<Response, ApiError> {
     asker.needs(Scope::ActionsInvoke)?;
-    nothing_or_json(body).await?;
+    body::nothing(body).await?;
     let id = effect_id(&id)?;
     let looker = Looker::Caller(asker.name.as_str().to_owned());
     let found = reconciler::look_now(&sidecar, &id, looker).await.map_err(|error| not_looked(&error))?;
@@ -80,7 +77,7 @@ pub(crate) async fn reconcile(
     Ok(one(show::detail(&find(&sidecar, &id).await?)))
 }
 
-async fn find(sidecar: &Arc<Sidecar>, id: &EffectId) -> Result<EffectDetail, ApiError> {
+pub(crate) async fn find(sidecar: &Arc<Sidecar>, id: &EffectId) -> Result<EffectDetail, ApiError> {
     sidecar
         .store
         .effect(id)
@@ -89,7 +86,7 @@ async fn find(sidecar: &Arc<Sidecar>, id: &EffectId) -> Result<EffectDetail, Api
         .ok_or_else(|| ApiError::not_found("effect"))
 }
 
-fn effect_id(text: &str) -> Result<EffectId, ApiError> {
+pub(crate) fn effect_id(text: &str) -> Result<EffectId, ApiError> {
     EffectId::parse(text).ok_or_else(|| ApiError::not_found("effect"))
 }
 
@@ -106,25 +103,8 @@ fn filter(params: &Params, window: Window) -> Result<EffectFilter, ApiError> {
         key: params.get("key").map(str::to_owned),
         limit: window.limit,
         offset: window.offset,
+        ..EffectFilter::default()
     })
-}
-
-/// Clients send a JSON content type and no body; a JSON value is accepted, and means nothing yet.
-async fn nothing_or_json(body: Body) -> Result<(), ApiError> {
-    let bytes = match tokio::time::timeout(BODY_TIMEOUT, to_bytes(body, BODY_BYTES_MAX)).await {
-        Ok(Ok(bytes)) => bytes,
-        Ok(Err(_)) => {
-            return Err(ApiError::new(
-                ErrorCode::BodyTooLarge,
-                "the body is larger than 64 KiB, or broke off",
-            ));
-        }
-        Err(_) => return Err(ApiError::new(ErrorCode::Validation, "the body did not arrive in time")),
-    };
-    if bytes.is_empty() || serde_json::from_slice::<Value>(&bytes).is_ok() {
-        return Ok(());
-    }
-    Err(ApiError::new(ErrorCode::Validation, "the body must be empty or JSON"))
 }
 
 fn not_looked(error: &LookError) -> ApiError {

@@ -5,7 +5,15 @@ use oncegate_policy::impact::{Dimension, Impact};
 use oncegate_policy::time::Timestamp;
 use oncegate_store::view::{AttemptView, EffectDetail, EffectView, EvidenceView, Exposure, Reservation};
 
-use super::view::{AttemptJson, EffectJson, EvidenceJson, ImpactJson, LimitJson, ReservationJson};
+use super::view::{
+    AttemptJson, DependencyJson, EffectJson, EvidenceJson, ImpactJson, LimitJson, ReservationJson,
+};
+
+mod house;
+mod invocation;
+
+pub use house::{approval, chain, environment, pruned};
+pub use invocation::{decided, invocation};
 
 /// An effect as it stands in lists.
 #[must_use]
@@ -26,6 +34,7 @@ pub fn effect(view: &EffectView) -> EffectJson {
         subject: view.subject.clone(),
         impact: view.impact.as_ref().map(impact),
         target: view.target.clone(),
+        request_digest: view.request_digest.clone(),
         provider_key: view.provider_key.clone(),
         operation_key: view.declared_key.clone(),
         idempotency_key: view.caller_key.clone(),
@@ -37,12 +46,15 @@ pub fn effect(view: &EffectView) -> EffectJson {
         replay_until: view.replay_until.map(moment),
         retry_of: view.retry_of.as_ref().map(ToString::to_string),
         retried_by: view.retried_by.as_ref().map(ToString::to_string),
+        compensates: view.compensates.as_ref().map(ToString::to_string),
         approval_id: view.approval.as_ref().map(ToString::to_string),
         fault_drill: view.drill.clone(),
         created_at: moment(view.created_at),
         dispatched_at: view.claimed_at.map(moment),
         unknown_since: view.unknown_since.map(moment),
         settled_at: settled(stage).map(moment),
+        depends_on: None,
+        compensated_by: None,
         attempts: None,
         evidence: None,
         reservations: None,
@@ -52,7 +64,13 @@ pub fn effect(view: &EffectView) -> EffectJson {
 /// An effect with everything that is known of it.
 #[must_use]
 pub fn detail(detail: &EffectDetail) -> EffectJson {
+    let depends_on = detail.depends_on.iter().map(|(effect, outcome)| DependencyJson {
+        effect: effect.to_string(),
+        outcome: outcome.word().to_owned(),
+    });
     EffectJson {
+        depends_on: Some(depends_on.collect()),
+        compensated_by: Some(detail.compensated_by.iter().map(ToString::to_string).collect()),
         attempts: Some(detail.attempts.iter().map(attempt).collect()),
         evidence: Some(detail.evidence.iter().map(evidence).collect()),
         reservations: Some(detail.reservations.iter().map(reservation).collect()),

@@ -36,6 +36,8 @@ pub struct EffectJson {
     pub impact: Option<ImpactJson>,
     /// Method and URL without its query.
     pub target: String,
+    /// SHA-256 of the request as it was prepared, without the credential.
+    pub request_digest: String,
     /// The key that the provider deduplicates on.
     pub provider_key: String,
     /// The rendered `operation_key`.
@@ -58,6 +60,8 @@ pub struct EffectJson {
     pub retry_of: Option<String>,
     /// The invocation that retries this one.
     pub retried_by: Option<String>,
+    /// The effect that this one undoes.
+    pub compensates: Option<String>,
     /// `apr_…`
     pub approval_id: Option<String>,
     /// The fault drill that it was sent under.
@@ -70,7 +74,13 @@ pub struct EffectJson {
     pub unknown_since: Option<String>,
     /// When it was settled.
     pub settled_at: Option<String>,
-    /// Every contact with the provider. Not in lists, like all that follows.
+    /// What had to be true of other effects. Not in lists, like all that follows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub depends_on: Option<Vec<DependencyJson>>,
+    /// The effects that undo this one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compensated_by: Option<Vec<String>>,
+    /// Every contact with the provider.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attempts: Option<Vec<AttemptJson>>,
     /// Every fact about it.
@@ -79,6 +89,15 @@ pub struct EffectJson {
     /// The room it took.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reservations: Option<Vec<ReservationJson>>,
+}
+
+/// An effect that had to have an outcome first.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct DependencyJson {
+    /// `eff_…`
+    pub effect: String,
+    /// The outcome that was needed.
+    pub outcome: String,
 }
 
 /// What an effect takes of limits.
@@ -195,4 +214,114 @@ pub struct LimitJson {
     pub available: i64,
     /// Since when it counts no more.
     pub archived_at: Option<String>,
+}
+
+/// An invocation: one caller asking for one action.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct InvocationJson {
+    /// `inv_…`
+    pub id: String,
+    /// The same: clients read either name.
+    pub invocation_id: String,
+    /// The action's name.
+    pub action_name: String,
+    /// The caller's name.
+    pub caller: String,
+    /// `pending_approval`, `running`, `succeeded`, `failed`, `unknown`, `denied` or `expired`.
+    pub status: String,
+    /// What is known of the result.
+    pub outcome: String,
+    /// The receipt's word.
+    pub grade: String,
+    /// `eff_…`
+    pub effect_id: String,
+    /// Whether a person has to decide first.
+    pub pending_approval: bool,
+    /// `apr_…`
+    pub approval_id: Option<String>,
+    /// The provider's status; `null` when nothing was sent or nothing came back.
+    pub response_status: Option<u16>,
+    /// The provider's body: JSON where it is JSON, else text. `null` in lists.
+    pub body: Value,
+    /// Why it is not a success.
+    pub error: Option<String>,
+    /// Who or what decided against it.
+    pub decision: Option<DecisionJson>,
+    /// The failed invocation that this one retries.
+    pub retry_of: Option<String>,
+    /// The invocation that retries this one.
+    pub retried_by: Option<String>,
+    /// When it was asked for.
+    pub created_at: String,
+}
+
+/// A decision against an invocation.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct DecisionJson {
+    /// `human` or `system`.
+    pub source: String,
+    /// A stable code.
+    pub code: String,
+    /// Always `denied`.
+    pub effect: String,
+    /// For a person or a model.
+    pub explanation: String,
+}
+
+/// A question to a person.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ApprovalJson {
+    /// `apr_…`
+    pub id: String,
+    /// `pending`, `approved`, `denied` or `expired`.
+    pub status: String,
+    /// What it is about.
+    pub title: String,
+    /// More about it.
+    pub description: Option<String>,
+    /// What the agent gave along.
+    pub payload: Value,
+    /// The effect that waits for it.
+    pub effect_id: Option<String>,
+    /// Who asks, and may not decide.
+    pub requested_by: String,
+    /// Since when.
+    pub requested_at: String,
+    /// When it lapses.
+    pub expires_at: String,
+    /// Who decided.
+    pub decided_by: Option<String>,
+    /// When it was decided or lapsed.
+    pub decided_at: Option<String>,
+    /// What the one who decided said.
+    pub decision_note: Option<String>,
+}
+
+/// A decision, and what became of what waited for it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct DecidedJson {
+    /// The approval.
+    pub approval: ApprovalJson,
+    /// What waited for it; `null` when nothing did.
+    pub invocation: Option<InvocationJson>,
+}
+
+/// Whether writes are halted.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EnvironmentJson {
+    /// One sidecar is one environment.
+    pub id: String,
+    /// `active` or `halted`.
+    pub status: String,
+    /// The same for programs.
+    pub halted: bool,
+    /// What the operator said.
+    pub halt_reason: Option<String>,
+    /// Who halted.
+    pub halted_by: Option<String>,
+    /// Since when.
+    pub halted_at: Option<String>,
 }

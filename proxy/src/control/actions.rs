@@ -1,0 +1,146 @@
+//! `/actions`: what is declared. Read only: definitions are files.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use oncegate_config::model::{Action, ActionKind, ImpactRule, Verify};
+use oncegate_policy::action::ActionName;
+use oncegate_policy::check::{Check, Expected};
+use oncegate_policy::impact::{AmountOf, AmountRule, Dimension};
+use serde_json::{Value, json};
+
+use super::answer::{ApiError, one, page};
+use super::auth::Asker;
+use super::page::Pagination;
+use super::params::Id;
+use crate::state::{Sidecar, Snapshot};
+
+/// `act_` and the name: an action has no other id here.
+const ID_PREFIX: &str = "act_";
+
+/// `GET /actions`
+pub(crate) async fn list(State(sidecar): State<Arc<Sidecar>>, _asker: Asker) -> Response {
+    let snapshot = sidecar.snapshot();
+    let actions: Vec<_> = snapshot.config.actions.values().map(shown).collect();
+    let pagination = Pagination::whole(actions.len());
+    page(actions, pagination)
+}
+
+/// `GET /actions/{ref}`, by name or by id
+pub(crate) async fn get(
+    State(sidecar): State<Arc<Sidecar>>,
+    _asker: Asker,
+    Id(text): Id,
+) -> Result<Response, ApiError> {
+    let snapshot = sidecar.snapshot();
+    let name = name(&snapshot, &text)?;
+    let action = snapshot.config.actions.get(&name).ok_or_else(|| ApiError::not_found("action"))?;
+    Ok(one(shown(action)))
+}
+
+/// The declared action that a path names.
+pub(crate) fn name(snapshot: &Snapshot, text: &str) -> Result<ActionName, ApiError> {
+    let declared =
+        |text: &str| ActionName::parse(text).filter(|name| snapshot.config.actions.contains_key(name));
+    declared(text)
+        .or_else(|| declared(text.strip_prefix(ID_PREFIX)?))
+        .ok_or_else(|| ApiError::not_found("action"))
+}
+
+fn shown(action: &Action) -> Value {
+    let (kind, governed, impact, verify, schema) = match &action.kind {
+        ActionKind::StripeRefund(refund) => {
+            let config = json!({
+                "account": refund.account,
+                "mode": if refund.live { "live" } else { "test" },
+                "currency": refund.currency,
+                "faultDrill": action.fault_drill.map(|drill| drill.word()),
+            });
+            let adapter = json!({
+                "type": "stripe.refund", "config": config, "credentialSecret": refund.credential_secret,
+            });
+            let impact = json!({
+                "dimension": "money", "currency": refund.currency, "unit": refund.currency,
+                "amount": "input.amount", "bound": "exact",
+            });
+            (json!({ "adapter": adapter }), true, impact, Value::Null, refund_schema())
+        }
+        ActionKind::Declared(declared) => (
+            json!({ "method": declared.method, "urlTemplate": declared.url.to_string() }),
+            declared.governed,
+            declared.impact.as_ref().map_or(Value::Null, impact),
+            declared.verify.as_ref().map_or(Value::Null, verify),
+            Value::Null,
+        ),
+    };
+    let mut document = json!({
+        "id": format!("{ID_PREFIX}{}", action.name),
+        "name": action.name.as_str(),
+        "description": action.description,
+        "enabled": action.enabled,
+        "inputSchema": action.input_schema.clone().unwrap_or(schema),
+        "governed": governed,
+        "impact": impact,
+        "verify": verify,
+        "requiresApproval": action.requires_approval,
+        "approvalWhen": action.approval_when.map(|when| format!("amount > {}", when.amount_above)),
+        "operationKey": action.operation_key.as_ref().map(ToString::to_string),
+        "subject": action.subject.as_ref().map(ToString::to_string),
+        "faultDrill": action.fault_drill.map(|drill| drill.word()),
+    });
+    if let (Some(members), Value::Object(kind)) = (document.as_object_mut(), kind) {
+        members.extend(kind);
+    }
+    document
+}
+
+/// What tools that are built from the listing need to know of a refund's input.
+fn refund_schema() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "payment_intent": { "type": "string", "description": "the payment to refund, pi_…" },
+            "charge": { "type": "string", "description": "or its charge, ch_…" },
+            "amount": { "type": "integer", "minimum": 0, "description": "in minor units; all that is left if missing" },
+            "reason": { "type": "string", "enum": ["duplicate", "fraudulent", "requested_by_customer"] },
+            "metadata": { "type": "object", "additionalProperties": { "type": "string" } },
+        },
+    })
+}
+
+fn impact(rule: &ImpactRule) -> Value {
+    let currency = match &rule.dimension {
+        Dimension::Money { currency } => Some(currency),
+        Dimension::ResourceMutations | Dimension::Declared { .. } => None,
+    };
+    json!({
+        "dimension": rule.dimension.word(),
+        "currency": currency,
+        "unit": rule.dimension.unit(),
+        "amount": amount(&rule.amount),
+        "bound": rule.bound.word(),
+    })
+}
+
+fn amount(rule: &AmountRule) -> String {
+    let of = match &rule.of {
+        AmountOf::Literal(amount) => amount.to_string(),
+        AmountOf::Input(path) => format!("input.{path}"),
+        AmountOf::Count(path) => format!("count(input.{path})"),
+    };
+    if rule.times == 1 { of } else { format!("{of} * {}", rule.times) }
+}
+
+fn verify(verify: &Verify) -> Value {
+    let checks: Vec<_> = verify.checks.iter().map(check).collect();
+    json!({ "url": verify.url.to_string(), "status": verify.status, "match": checks })
+}
+
+fn check(check: &Check) -> Value {
+    let equals = check.equals.as_ref().map(|expected| match expected {
+        Expected::Literal(value) => value.clone(),
+        Expected::Template(template) => Value::String(template.to_string()),
+    });
+    json!({ "path": check.path, "equals": equals, "absent": check.absent })
+}

@@ -1,0 +1,205 @@
+//! `/approvals`: questions to a person, and their answers. The key that asked never decides (P8).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::Response;
+use oncegate_policy::caller::Scope;
+use oncegate_policy::id::{ApprovalId, EffectId};
+use oncegate_policy::refusal::Refusal;
+use oncegate_store::approval::{ApprovalView, Decided, NewApproval};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::answer::{ApiError, ErrorCode, created, one, page};
+use super::auth::Asker;
+use super::page::{Pagination, Window};
+use super::params::{Id, Params};
+use super::view::DecidedJson;
+use super::{Stopping, body, show};
+use crate::let_through::{self, ANSWER_WITHIN, LetThrough};
+use crate::state::Sidecar;
+
+/// The longest that one call waits for a decision; less than what clients and proxies take for a dead connection.
+const WAIT_MAX: Duration = Duration::from_secs(55);
+/// How often a waiting call reads the record.
+const WAIT_STEP: Duration = Duration::from_millis(200);
+const STATUSES: [&str; 4] = ["pending", "approved", "denied", "expired"];
+const TITLE_CHARS_MAX: usize = 300;
+const TEXT_CHARS_MAX: usize = 4_000;
+/// How long a question stands when the one who asks does not say.
+const EXPIRES_DEFAULT: Duration = Duration::from_secs(24 * 3_600);
+const EXPIRES_MAX: Duration = Duration::from_secs(366 * 24 * 3_600);
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Ask {
+    title: String,
+    description: Option<String>,
+    payload: Option<Value>,
+    expires_in_seconds: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct Note {
+    note: Option<String>,
+}
+
+/// `GET /approvals`
+pub(crate) async fn list(
+    State(sidecar): State<Arc<Sidecar>>,
+    _asker: Asker,
+    params: Params,
+) -> Result<Response, ApiError> {
+    let window = Window::read(params.get("limit"), params.get("offset"))?;
+    let known = |text: &str| STATUSES.into_iter().find(|word| *word == text).map(str::to_owned);
+    let status = params.read("status", "pending, approved, denied or expired", known)?;
+    let found = sidecar.store.approvals(status, window.limit, window.offset).await;
+    let (found, total) = found.map_err(|error| ApiError::internal("list approvals", &error))?;
+    Ok(page(found.iter().map(show::approval).collect(), Pagination::of(window, total)))
+}
+
+/// `GET /approvals/{id}[?waitSeconds=n]`: still pending after the wait is an ordinary answer.
+pub(crate) async fn get(
+    State(sidecar): State<Arc<Sidecar>>,
+    Extension(Stopping(mut stopping)): Extension<Stopping>,
+    _asker: Asker,
+    Id(id): Id,
+    params: Params,
+) -> Result<Response, ApiError> {
+    let seconds: Option<u64> =
+        params.read("waitSeconds", "a whole number of seconds, 0 or more", |text| text.parse().ok())?;
+    let until = Instant::now() + Duration::from_secs(seconds.unwrap_or(0)).min(WAIT_MAX);
+    let id = approval_id(&id)?;
+    loop {
+        let approval = find(&sidecar, &id).await?;
+        if approval.status != "pending" || Instant::now() >= until || *stopping.borrow() {
+            return Ok(one(show::approval(&approval)));
+        }
+        tokio::select! {
+            () = sleep(WAIT_STEP) => {}
+            // A sidecar that stops does not wait for a person.
+            _ = stopping.changed() => {}
+        }
+    }
+}
+
+/// `POST /approvals`: a question on the agent's own account; nothing here waits for it.
+pub(crate) async fn ask(
+    State(sidecar): State<Arc<Sidecar>>,
+    asker: Asker,
+    body: Body,
+) -> Result<Response, ApiError> {
+    asker.needs(Scope::ActionsInvoke)?;
+    let asked: Ask = body::object(body).await?;
+    let expires = asked.expires_in_seconds.map_or(EXPIRES_DEFAULT, Duration::from_secs);
+    if expires.is_zero() || expires > EXPIRES_MAX {
+        return Err(ApiError::parameter("expiresInSeconds", "from 1 to a year"));
+    }
+    let now = sidecar.clock.now();
+    let new = NewApproval {
+        caller: asker.name,
+        title: body::text("title", &asked.title, TITLE_CHARS_MAX)?,
+        description: body::maybe_text("description", asked.description.as_ref(), TEXT_CHARS_MAX)?,
+        payload: asked.payload,
+        expires_at: now.plus(expires),
+    };
+    let made = sidecar.store.request_approval(new, now).await;
+    let made = made.map_err(|error| ApiError::internal("ask for an approval", &error))?;
+    Ok(created(show::approval(&made)))
+}
+
+/// `POST /approvals/{id}/approve`: what waited for it is sent, once, and what became of it is the answer.
+pub(crate) async fn approve(
+    State(sidecar): State<Arc<Sidecar>>,
+    asker: Asker,
+    Id(id): Id,
+    body: Body,
+) -> Result<Response, ApiError> {
+    asker.needs(Scope::ApprovalsDecide)?;
+    let (id, note) = (approval_id(&id)?, note(body).await?);
+    let decided = sidecar.store.approve(&id, &asker.name, note, sidecar.clock.now()).await;
+    let approval = counts(decided.map_err(|error| ApiError::internal("record the approval", &error))?)?;
+    tracing::info!(approval.id = %id, caller.name = %asker.name, "approved");
+    let refusal = match &approval.effect {
+        Some(effect) => send(&sidecar, effect).await?,
+        None => None,
+    };
+    now(&sidecar, &id, refusal).await
+}
+
+/// `POST /approvals/{id}/deny`: what waited for it ends, unsent.
+pub(crate) async fn deny(
+    State(sidecar): State<Arc<Sidecar>>,
+    asker: Asker,
+    Id(id): Id,
+    body: Body,
+) -> Result<Response, ApiError> {
+    asker.needs(Scope::ApprovalsDecide)?;
+    let (id, note) = (approval_id(&id)?, note(body).await?);
+    let decided = sidecar.store.deny(&id, &asker.name, note, sidecar.clock.now()).await;
+    counts(decided.map_err(|error| ApiError::internal("record the denial", &error))?)?;
+    tracing::info!(approval.id = %id, caller.name = %asker.name, "denied");
+    now(&sidecar, &id, None).await
+}
+
+/// Sends what was approved and waits for its answer, within bounds. From the approval on, whatever fails here is made
+/// good by the reconciler's next pass.
+async fn send(sidecar: &Arc<Sidecar>, effect: &EffectId) -> Result<Option<Refusal>, ApiError> {
+    let let_through = let_through::dispatch_ready(sidecar, effect).await;
+    match let_through.map_err(|error| ApiError::internal("send what was approved", &error))? {
+        LetThrough::Sending(said) => drop(timeout(ANSWER_WITHIN, said).await),
+        // The reconciler was faster: its dispatch is the one.
+        LetThrough::NotReady => drop(timeout(ANSWER_WITHIN, sidecar.in_flight.join(effect)).await),
+        LetThrough::Refused(refusal, _) => return Ok(Some(refusal)),
+    }
+    Ok(None)
+}
+
+async fn now(
+    sidecar: &Arc<Sidecar>,
+    id: &ApprovalId,
+    refusal: Option<Refusal>,
+) -> Result<Response, ApiError> {
+    let approval = find(sidecar, id).await?;
+    let invocation = match &approval.effect {
+        Some(effect) => {
+            Some(show::decided(&super::effects::find(sidecar, effect).await?.view, refusal.as_ref()))
+        }
+        None => None,
+    };
+    Ok(one(DecidedJson { approval: show::approval(&approval), invocation }))
+}
+
+fn counts(decided: Decided) -> Result<ApprovalView, ApiError> {
+    match decided {
+        Decided::Done(approval) => Ok(approval),
+        Decided::OwnRequest(_) => Err(ApiError::own("an approval never decides it")),
+        Decided::AlreadyDecided(approval) => {
+            let status = &approval.status;
+            Err(ApiError::new(ErrorCode::Conflict, format!("this approval is {status} already"))
+                .with_details(json!({ "reason": "already_decided", "status": status })))
+        }
+        Decided::Missing => Err(ApiError::not_found("approval")),
+    }
+}
+
+async fn note(body: Body) -> Result<Option<String>, ApiError> {
+    let Note { note } = body::object(body).await?;
+    body::maybe_text("note", note.as_ref(), TEXT_CHARS_MAX)
+}
+
+async fn find(sidecar: &Arc<Sidecar>, id: &ApprovalId) -> Result<ApprovalView, ApiError> {
+    let found = sidecar.store.approval(id).await;
+    found
+        .map_err(|error| ApiError::internal("read the approval", &error))?
+        .ok_or_else(|| ApiError::not_found("approval"))
+}
+
+fn approval_id(text: &str) -> Result<ApprovalId, ApiError> {
+    ApprovalId::parse(text).ok_or_else(|| ApiError::not_found("approval"))
+}

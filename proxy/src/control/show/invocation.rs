@@ -1,0 +1,101 @@
+//! Invocations: the same record as the effects, as the published client reads it.
+
+use oncegate_policy::effect::{Rejection, SettledResult, Stage};
+use oncegate_policy::refusal::Refusal;
+use oncegate_store::view::EffectView;
+use serde_json::Value;
+
+use super::{moment, what_went_wrong};
+use crate::control::view::{DecisionJson, InvocationJson};
+use crate::respond::unknown_sentence;
+
+/// An invocation. `with_body` shows what the provider said.
+#[must_use]
+pub fn invocation(view: &EffectView, with_body: bool) -> InvocationJson {
+    let stage = &view.stage;
+    let kept = view.response.as_ref();
+    InvocationJson {
+        id: view.invocation.to_string(),
+        invocation_id: view.invocation.to_string(),
+        action_name: view.action.to_string(),
+        caller: view.caller.to_string(),
+        status: stage.invocation_status().to_owned(),
+        outcome: stage.outcome().word().to_owned(),
+        grade: stage.grade().word().to_owned(),
+        effect_id: view.id.to_string(),
+        pending_approval: matches!(stage, Stage::AwaitingApproval { .. }),
+        approval_id: view.approval.as_ref().map(ToString::to_string),
+        response_status: kept.map(|kept| kept.status),
+        body: kept.filter(|_| with_body).map_or(Value::Null, |kept| body(&kept.body)),
+        error: error(view),
+        decision: decision(stage),
+        retry_of: view.retry_of.as_ref().map(ToString::to_string),
+        retried_by: view.retried_by.as_ref().map(ToString::to_string),
+        created_at: moment(view.created_at),
+    }
+}
+
+/// What a person decided over, right after it; `refusal` when a rule said no to what the person had approved.
+#[must_use]
+pub fn decided(view: &EffectView, refusal: Option<&Refusal>) -> InvocationJson {
+    let shown = invocation(view, false);
+    match refusal {
+        Some(refusal) => InvocationJson {
+            error: Some(refusal.sentence.clone()),
+            decision: Some(denial("system", refusal.code.word(), &refusal.sentence)),
+            ..shown
+        },
+        None => shown,
+    }
+}
+
+fn body(bytes: &[u8]) -> Value {
+    serde_json::from_slice(bytes)
+        .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(bytes).into_owned()))
+}
+
+fn error(view: &EffectView) -> Option<String> {
+    match &view.stage {
+        Stage::AwaitingApproval { .. } | Stage::Ready | Stage::Dispatching { .. } => None,
+        Stage::Reconciling { .. } => Some(unknown_sentence(&view.id)),
+        Stage::Settled(settlement) => match settlement.result {
+            SettledResult::Confirmed | SettledResult::Acknowledged => None,
+            SettledResult::Failed => Some(what_went_wrong(view).unwrap_or_else(|| match &view.response {
+                Some(kept) => format!("the provider answered {}", kept.status),
+                None => format!("effect {} is settled as failed: nothing was applied", view.id),
+            })),
+        },
+        Stage::Rejected(_) => decision(&view.stage).map(|decision| decision.explanation),
+    }
+}
+
+fn decision(stage: &Stage) -> Option<DecisionJson> {
+    let rejection = match stage {
+        Stage::Rejected(rejection) => rejection,
+        Stage::AwaitingApproval { .. }
+        | Stage::Ready
+        | Stage::Dispatching { .. }
+        | Stage::Reconciling { .. }
+        | Stage::Settled(_) => return None,
+    };
+    Some(match rejection {
+        Rejection::Denied => {
+            denial("human", "APPROVAL_DENIED", "A person has denied this. Nothing was sent. Do not retry.")
+        }
+        Rejection::Expired => {
+            denial("system", "APPROVAL_EXPIRED", "Nobody approved this in time. Nothing was sent.")
+        }
+        Rejection::Refused(code) => {
+            denial("system", code.word(), "This was refused when it was to be sent. Nothing was sent.")
+        }
+    })
+}
+
+fn denial(source: &str, code: &str, explanation: &str) -> DecisionJson {
+    DecisionJson {
+        source: source.to_owned(),
+        code: code.to_owned(),
+        effect: "denied".to_owned(),
+        explanation: explanation.to_owned(),
+    }
+}
