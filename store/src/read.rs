@@ -33,6 +33,8 @@ pub struct EffectFilter {
     pub action: Option<ActionName>,
     /// Only with this outcome.
     pub outcome: Option<Outcome>,
+    /// Only whose invocation has this status, by its public word.
+    pub status: Option<String>,
     /// Only in this stage, by its public word.
     pub stage: Option<String>,
     /// Only with this grade.
@@ -243,6 +245,7 @@ fn list(connection: &Connection, filter: &EffectFilter) -> Result<EffectList, Fa
         values.push(Value::Text(key.clone()));
     }
     conditions.extend(filter.outcome.map(outcome_is));
+    conditions.extend(filter.status.as_deref().map(status_is));
     conditions.extend(filter.grade.map(grade_is));
     conditions.extend(filter.unresolved.map(|unresolved| if unresolved { OPEN } else { ENDED }));
     let conditions = conditions.join(" AND ");
@@ -270,6 +273,20 @@ fn outcome_is(outcome: Outcome) -> &'static str {
         Outcome::Succeeded => "e.result IN ('confirmed', 'acknowledged')",
         Outcome::Failed => "e.result = 'failed'",
         Outcome::Unknown => "e.stage = 'reconciling'",
+    }
+}
+
+/// The stages from which an invocation's status is derived, as in `Stage::invocation_status`.
+fn status_is(status: &str) -> &'static str {
+    match status {
+        "pending_approval" => "e.stage = 'awaiting_approval'",
+        "running" => "e.stage IN ('ready', 'dispatching')",
+        "unknown" => "e.stage = 'reconciling'",
+        "succeeded" => "e.result IN ('confirmed', 'acknowledged')",
+        "failed" => "(e.result = 'failed' OR e.rejection = 'refused')",
+        "denied" => "e.rejection = 'denied'",
+        "expired" => "e.rejection = 'expired'",
+        _ => "0",
     }
 }
 
