@@ -1,21 +1,33 @@
 //! Takes secrets out of what a provider sends back: some providers echo the key they were given.
 //!
-//! Best effort by nature: it finds the value as it was placed, its percent-encoded spelling and the base64 of a
-//! basic credential. Requests carry `Accept-Encoding: identity` where a credential is placed, so that there is
+//! Best effort by nature: it finds the value as it was placed and in the spellings that servers echo it in
+//! ([`spellings`]). Requests carry `Accept-Encoding: identity` where a credential is placed, so that there is
 //! nothing to unpack. The full guarantee is only that a secret goes to hosts that were declared for it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use bytes::{Bytes, BytesMut};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use zeroize::Zeroizing;
 
 /// Shorter values are left alone: taking "a" out of every answer would break them all.
 const PATTERN_BYTES_MIN: usize = 6;
+/// What URLs leave as it is (RFC 3986 section 2.3). A credential in a query is placed in this spelling.
+const URL_ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// Finds placed secrets in answers and puts their placeholder there.
-#[derive(Default)]
 pub struct Scrubber {
     patterns: Vec<Pattern>,
+    /// Which bytes a pattern begins with: most bytes of an answer are passed over by one look here.
+    begins: [bool; 256],
+}
+
+impl Default for Scrubber {
+    fn default() -> Self {
+        Self { patterns: Vec::new(), begins: [false; 256] }
+    }
 }
 
 struct Pattern {
@@ -33,16 +45,27 @@ impl Scrubber {
                 continue;
             }
             let placeholder = format!("{{{{secret:{name}}}}}").into_bytes();
-            let escaped = percent_encoding::utf8_percent_encode(&value, percent_encoding::NON_ALPHANUMERIC);
-            let escaped = Zeroizing::new(escaped.to_string().into_bytes());
-            if escaped.as_slice() != value.as_bytes() {
-                patterns.push(Pattern { value: escaped, placeholder: placeholder.clone() });
+            for spelling in spellings(&value) {
+                let value = Zeroizing::new(spelling.into_bytes());
+                patterns.push(Pattern { value, placeholder: placeholder.clone() });
             }
-            patterns.push(Pattern { value: Zeroizing::new(value.as_bytes().to_vec()), placeholder });
         }
         // The longest first: one secret may be part of another.
         patterns.sort_by_key(|pattern| std::cmp::Reverse(pattern.value.len()));
-        Self { patterns }
+        let mut begins = [false; 256];
+        for first in patterns.iter().filter_map(|pattern| pattern.value.first()) {
+            begins[usize::from(*first)] = true;
+        }
+        Self { patterns, begins }
+    }
+
+    /// The pattern that stands at the beginning of these bytes.
+    fn at_start(&self, bytes: &[u8]) -> Option<&Pattern> {
+        let first = bytes.first()?;
+        if !self.begins[usize::from(*first)] {
+            return None;
+        }
+        self.patterns.iter().find(|pattern| bytes.starts_with(&pattern.value))
     }
 
     /// Whether there is nothing to look for.
@@ -57,7 +80,7 @@ impl Scrubber {
         let mut out = Vec::with_capacity(bytes.len());
         let mut at = 0;
         while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
-            if let Some(pattern) = self.patterns.iter().find(|pattern| rest.starts_with(&pattern.value)) {
+            if let Some(pattern) = self.at_start(rest) {
                 out.extend_from_slice(&pattern.placeholder);
                 at += pattern.value.len();
             } else {
@@ -147,11 +170,65 @@ impl ScrubStream {
     }
 
     fn first_match(&self, bytes: &[u8]) -> Option<(usize, &Pattern)> {
-        (0..bytes.len()).find_map(|at| {
-            let here = &bytes[at..];
-            self.scrubber.patterns.iter().find(|pattern| here.starts_with(&pattern.value)).map(|p| (at, p))
-        })
+        (0..bytes.len()).find_map(|at| self.scrubber.at_start(&bytes[at..]).map(|pattern| (at, pattern)))
     }
+}
+
+/// The value as it is, and as servers spell what they echo: in URLs, JSON, HTML, hex and base64.
+fn spellings(value: &str) -> BTreeSet<String> {
+    let mut all = BTreeSet::from([value.to_owned()]);
+    for set in [NON_ALPHANUMERIC, URL_ENCODED] {
+        let upper = utf8_percent_encode(value, set).to_string();
+        all.insert(lower_escapes(&upper));
+        all.insert(upper.replace("%20", "+"));
+        all.insert(upper);
+    }
+    let json = value.replace('\\', "\\\\").replace('"', "\\\"");
+    all.insert(json.replace('/', "\\/"));
+    all.insert(json);
+    let html = value.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;");
+    all.insert(html.replace('\'', "&#39;"));
+    all.insert(
+        html.replace('\'', "&#39;").replace('/', "&#x2F;").replace('`', "&#x60;").replace('=', "&#x3D;"),
+    );
+    let hex: String = value.bytes().map(|byte| format!("{byte:02x}")).collect();
+    all.insert(hex.to_ascii_uppercase());
+    all.insert(hex);
+    all.extend(inside_base64(value));
+    all
+}
+
+/// `%2F` as `%2f`: the digits after a percent sign only.
+fn lower_escapes(escaped: &str) -> String {
+    let mut pieces = escaped.split('%');
+    let mut out = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        let (digits, rest) = piece.split_at(piece.len().min(2));
+        out.push('%');
+        out.push_str(&digits.to_ascii_lowercase());
+        out.push_str(rest);
+    }
+    out
+}
+
+/// What the base64 of any text around the value has in common: three alignments, without the characters at both
+/// ends that the neighbours have a part in. Nothing for a short value, whose remains could be any text.
+fn inside_base64(value: &str) -> Vec<String> {
+    if value.len() < 2 * PATTERN_BYTES_MIN {
+        return Vec::new();
+    }
+    let mut all = Vec::new();
+    for before in 0..3 {
+        let mut bytes = vec![0; before];
+        bytes.extend_from_slice(value.as_bytes());
+        let from = [0, 2, 3][before];
+        let whole = bytes.len() / 3 * 4;
+        let to = whole + [0, 1, 2][bytes.len() % 3];
+        for engine in [&STANDARD_NO_PAD, &URL_SAFE_NO_PAD] {
+            all.extend(engine.encode(&bytes).get(from..to).map(str::to_owned));
+        }
+    }
+    all
 }
 
 #[cfg(test)]
@@ -168,10 +245,26 @@ mod tests {
         for (came, goes) in [
             ("bad key sk_test_planted/1!", "bad key {{secret:STRIPE_KEY}}!"),
             ("bad key sk%5Ftest%5Fplanted%2F1!", "bad key {{secret:STRIPE_KEY}}!"),
+            ("/x?key=sk_test_planted%2F1!", "/x?key={{secret:STRIPE_KEY}}!"),
+            ("/x?key=sk_test_planted%2f1!", "/x?key={{secret:STRIPE_KEY}}!"),
+            (r#"{"key":"sk_test_planted\/1"}"#, r#"{"key":"{{secret:STRIPE_KEY}}"}"#),
+            ("sk_test_planted&#x2F;1", "{{secret:STRIPE_KEY}}"),
+            ("736b5f746573745f706c616e7465642f31", "{{secret:STRIPE_KEY}}"),
             ("sk_test_planted", "sk_test_planted"),
             ("", ""),
         ] {
             assert_eq!(scrubber().clean_text(came), goes);
+        }
+    }
+
+    #[test]
+    fn a_secret_inside_base64_is_found_wherever_it_begins() {
+        for around in ["", "a", "ab", "abc", "abcd"] {
+            let text = format!("{around}sk_test_planted/1{around}");
+            for engine in [STANDARD_NO_PAD, URL_SAFE_NO_PAD] {
+                let cleaned = scrubber().clean_text(&engine.encode(&text));
+                assert!(cleaned.contains("{{secret:STRIPE_KEY}}"), "{around}: {cleaned}");
+            }
         }
     }
 
