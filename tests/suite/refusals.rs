@@ -1,0 +1,263 @@
+//! Every page of `docs/refusals/`: a request that earns the code, over a real socket, and an answer that is as the
+//! page says. Nothing but what the page admits reaches the provider.
+
+use std::{fs, path::PathBuf};
+
+use oncegate_tests::{
+    agent::Ask,
+    answer::Answer,
+    binary::Build,
+    conf::{Conf, stripe_conf},
+    dead::Refusing,
+    provider::Provider,
+    sidecar::{Home, Sidecar},
+};
+use rusqlite::Connection;
+
+use crate::shop::{DESK, REFUND, Shop, VARIED, desk_conf, ticket};
+
+/// What earns a code: plays in a shop of its own and gives the answer.
+type Scene = fn() -> Answer;
+
+const SCENES: [(&str, Scene); 19] = [
+    ("outcome_unknown", outcome_unknown),
+    ("not_sent", not_sent),
+    ("key_reuse", key_reuse),
+    ("unresolved_effect", unresolved_effect),
+    ("approval_required", approval_required),
+    ("limit_exceeded", limit_exceeded),
+    ("amount_unbounded", amount_unbounded),
+    ("halted", halted),
+    ("undeclared", undeclared),
+    ("ambiguous", ambiguous),
+    ("invalid_input", invalid_input),
+    ("invalid_request", invalid_request),
+    ("incomplete_request", incomplete_request),
+    ("body_too_large", body_too_large),
+    ("credential_unavailable", credential_unavailable),
+    ("retry_refused", retry_refused),
+    ("dependency_unmet", dependency_unmet),
+    ("store_unavailable", store_unavailable),
+    ("key_reuse", key_reuse_elsewhere),
+];
+
+/// Codes that no request earns at the proxy listener by itself, and why.
+const NOT_HERE: [(&str, &str); 4] = [
+    ("denied", "needs a person who denies; played with the approvals"),
+    ("in_flight", "a duplicate waits at this listener"),
+    ("stale_preview", "previews belong to the API listener"),
+    ("overloaded", "takes 4096 waiting admissions; the store's own tests fill a small queue"),
+];
+
+fn pages() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/refusals")
+}
+
+#[test]
+fn every_page_has_a_scene() {
+    let mut pages: Vec<String> = fs::read_dir(pages())
+        .unwrap()
+        .map(|entry| entry.unwrap().path().file_stem().unwrap().to_string_lossy().into_owned())
+        .filter(|name| name != "README")
+        .collect();
+    let mut known: Vec<&str> = SCENES.iter().map(|(code, _)| *code).collect();
+    known.extend(NOT_HERE.iter().map(|(code, _)| *code));
+    known.sort_unstable();
+    known.dedup();
+    pages.sort_unstable();
+    assert_eq!(pages, known);
+}
+
+#[test]
+fn every_code_is_produced_as_its_page_says() {
+    for (code, scene) in SCENES {
+        let page = fs::read_to_string(pages().join(format!("{code}.md"))).unwrap();
+        let row = |name: &str| -> &str {
+            let line = page.lines().find(|line| line.starts_with(name));
+            line.unwrap_or_else(|| panic!("{code}: no {name}")).strip_prefix(name).unwrap()
+        };
+        let answer = scene();
+        answer.assert_own(answer.status, &format!("oncegate_{code}"));
+        let statuses = row("| Status at the proxy listener |");
+        assert!(statuses.contains(&answer.status.to_string()), "{code}: {statuses}: {answer:?}");
+        assert_eq!(row("| `Oncegate-Outcome` |"), format!(" `{}` |", answer.outcome()), "{code}: {answer:?}");
+        assert!(answer.text().contains(&format!("/refusals/{code}")), "it names its page: {answer:?}");
+        assert!(!answer.reason.contains("(no"), "{code}: {answer:?}");
+    }
+}
+
+/// A shop with a sidecar; `sent` writes may reach the provider, and no more.
+fn play(
+    conf: impl FnOnce(std::net::SocketAddr) -> Conf,
+    sent: usize,
+    scene: impl FnOnce(&Shop, &Sidecar) -> Answer,
+) -> Answer {
+    let shop = Shop::open_with(conf);
+    let mut sidecar = shop.home.serve();
+    let answer = scene(&shop, &sidecar);
+    assert_eq!(shop.writes(), sent, "writes that reached the provider: {answer:?}");
+    assert!(sidecar.alive(), "{}", sidecar.log());
+    answer
+}
+
+fn asks(ask: Ask) -> Answer {
+    play(stripe_conf, 0, |_, sidecar| sidecar.billing().ask("api.stripe.com", &ask))
+}
+
+fn outcome_unknown() -> Answer {
+    play(stripe_conf, 1, |shop, sidecar| {
+        shop.books.lose(1);
+        sidecar.billing().refund(None, REFUND)
+    })
+}
+
+fn not_sent() -> Answer {
+    let nobody = Refusing::default();
+    play(|_| stripe_conf(nobody.addr()), 0, |_, sidecar| sidecar.billing().refund(None, REFUND))
+}
+
+fn key_reuse() -> Answer {
+    play(stripe_conf, 1, |_, sidecar| {
+        sidecar.billing().refund(Some("refund:ord_1"), REFUND);
+        let reused = sidecar.billing().refund(Some("refund:ord_1"), VARIED);
+        assert_eq!((reused.status, &reused.json()["error"]["type"]), (400, &"idempotency_error".into()));
+        reused
+    })
+}
+
+fn key_reuse_elsewhere() -> Answer {
+    let desk = Provider::tls(&[DESK]);
+    let home = Home::new(&desk_conf(desk.addr()));
+    let sidecar = home.serve();
+    let open = |title| sidecar.billing().ask(DESK, &Ask::json("/v1/tickets", &ticket(title)).key("ticket:1"));
+    assert_eq!(open("one").outcome(), "succeeded");
+    let reused = open("another");
+    assert_eq!((reused.status, desk.record().writes().len()), (422, 1), "{reused:?}");
+    reused
+}
+
+fn unresolved_effect() -> Answer {
+    play(stripe_conf, 1, |shop, sidecar| {
+        shop.books.lose(1);
+        sidecar.billing().refund(None, REFUND);
+        sidecar.billing().refund(None, VARIED)
+    })
+}
+
+fn approval_required() -> Answer {
+    let conf = |at| Conf::default().stripe_host(at).refund("requires_approval = true").daily_limit(50_000);
+    play(conf, 0, |_, sidecar| sidecar.billing().refund(None, REFUND))
+}
+
+fn limit_exceeded() -> Answer {
+    asks(Ask::refund("payment_intent=pi_1&amount=50001"))
+}
+
+fn amount_unbounded() -> Answer {
+    let pay = r#"
+[actions.pay]
+method = "POST"
+url = "https://api.stripe.com/v1/payouts"
+impact = { dimension = "money", unit = "usd", amount = "input.amount", bound = "exact" }
+"#;
+    let conf = |at| Conf::default().stripe_host(at).with(pay).daily_limit(1_000);
+    play(conf, 0, |_, sidecar| sidecar.billing().ask("api.stripe.com", &Ask::form("/v1/payouts", "note=x")))
+}
+
+fn halted() -> Answer {
+    let shop = Shop::open();
+    assert_eq!(shop.home.serve().stop(), 0, "the database is there");
+    let db = Connection::open(shop.home.path("oncegate.db")).unwrap();
+    db.execute("insert into halt (reason, by, at) values ('the books are being closed', 'ops', 0)", [])
+        .unwrap();
+    drop(db);
+    let sidecar = shop.home.serve();
+    let answer = sidecar.billing().refund(None, REFUND);
+    assert!(answer.text().contains("the books are being closed"), "{answer:?}");
+    assert_eq!((shop.writes(), shop.home.money()), (0, (0, 0, 0)));
+    answer
+}
+
+fn undeclared() -> Answer {
+    asks(Ask::form("/v1/customers", "name=x"))
+}
+
+fn ambiguous() -> Answer {
+    asks(Ask::form("/v1//refunds", REFUND))
+}
+
+fn invalid_input() -> Answer {
+    asks(Ask::refund("payment_intent=pi_1&amount=-1"))
+}
+
+fn invalid_request() -> Answer {
+    asks(Ask::refund(REFUND).field("Expect", "200-maybe").field("Transfer-Encoding", "gzip"))
+}
+
+fn incomplete_request() -> Answer {
+    let conf = |at| stripe_conf(at).proxy("request_timeout = \"500ms\"");
+    play(conf, 0, |_, sidecar| {
+        let bytes = Ask::refund(REFUND).bytes("api.stripe.com");
+        let mut tunnel = sidecar.billing().tunnel("api.stripe.com");
+        tunnel.send(&bytes[..bytes.len() - 1]).unwrap();
+        tunnel.answer().unwrap()
+    })
+}
+
+fn body_too_large() -> Answer {
+    let conf = |at| stripe_conf(at).proxy("max_request_body = \"1KiB\"");
+    play(conf, 0, |_, sidecar| {
+        sidecar.billing().refund(None, &format!("{REFUND}&metadata[x]={}", "x".repeat(2_000)))
+    })
+}
+
+fn credential_unavailable() -> Answer {
+    let shop = Shop::open_with(|at| {
+        let conf = stripe_conf(at);
+        let rest = conf.rest.replace("{ env = \"STRIPE_SECRET_KEY\" }", "{ file = \"stripe.key\" }");
+        assert_ne!(rest, conf.rest);
+        Conf { rest, ..conf }
+    });
+    let file = shop.home.path("stripe.key");
+    fs::write(&file, "sk_test_of_a_file").unwrap();
+    let sidecar = shop.home.serve_with(Build::Plain, &[]);
+    fs::remove_file(&file).unwrap();
+    let answer = sidecar.billing().refund(None, REFUND);
+    assert_eq!((shop.writes(), shop.home.money()), (0, (0, 0, 0)));
+    fs::write(&file, "sk_test_of_a_file").unwrap();
+    let next = sidecar.billing().refund(None, REFUND);
+    assert_eq!((next.status, shop.writes()), (200, 1), "it is there again: {next:?}");
+    answer
+}
+
+fn retry_refused() -> Answer {
+    play(stripe_conf, 1, |_, sidecar| {
+        let made = sidecar.billing().refund(None, REFUND);
+        let invocation = made.header("oncegate-invocation").expect("its invocation").to_owned();
+        let again = Ask::refund(REFUND).field("Oncegate-Retry-Of", &invocation).key("refund:again");
+        sidecar.billing().ask("api.stripe.com", &again)
+    })
+}
+
+fn dependency_unmet() -> Answer {
+    play(stripe_conf, 1, |shop, sidecar| {
+        shop.books.lose(1);
+        let first = sidecar.billing().refund(None, REFUND).effect();
+        let next = Ask::refund("payment_intent=pi_other&amount=100").field("Oncegate-Depends-On", &first);
+        sidecar.billing().ask("api.stripe.com", &next)
+    })
+}
+
+/// Another process holds the database's write lock for longer than the sidecar waits for it.
+fn store_unavailable() -> Answer {
+    play(stripe_conf, 1, |shop, sidecar| {
+        let mut other = Connection::open(shop.home.path("oncegate.db")).unwrap();
+        let lock = other.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).unwrap();
+        let answer = sidecar.billing().refund(None, REFUND);
+        assert_eq!(shop.writes(), 0, "nothing is sent that cannot be recorded");
+        lock.rollback().unwrap();
+        let next = sidecar.billing().refund(None, REFUND);
+        assert_eq!(next.status, 200, "and it goes on by itself: {next:?}");
+        answer
+    })
+}
