@@ -1,5 +1,7 @@
 //! The command line: what may be typed, and how each command ends.
 
+mod approvals;
+mod audit;
 mod check;
 mod client;
 mod demo;
@@ -12,11 +14,14 @@ mod exit;
 mod explain;
 #[cfg(feature = "failpoints")]
 mod failpoints;
+mod halt;
 mod init;
 mod key;
 mod limits;
 mod logging;
 pub(crate) mod print;
+mod prune;
+mod receipt;
 mod run;
 mod serve;
 mod shims;
@@ -74,11 +79,26 @@ enum Command {
     Key(key::KeyCommand),
     /// List effects
     Effects(effects::EffectsArgs),
-    /// Look at one effect
+    /// Look at one effect, settle it, or send it again
     #[command(subcommand)]
     Effect(effect::EffectCommand),
     /// Show what is left of every limit
     Limits(limits::LimitsArgs),
+    /// List the questions to a person
+    Approvals(approvals::ApprovalsArgs),
+    /// Say yes: what waited is sent, once. Exits by what became of it, 15 when a rule says no
+    Approve(approvals::DecideArgs),
+    /// Say no: what waited ends, unsent
+    Deny(approvals::DecideArgs),
+    /// Refuse every new write from now on, also after a restart
+    Halt(halt::HaltArgs),
+    /// Let writes happen again
+    Resume,
+    /// Check the evidence
+    #[command(subcommand)]
+    Audit(audit::AuditCommand),
+    /// Erase what is no longer needed; never what is unknown
+    Prune(prune::PruneArgs),
     /// List the points where a test may stop the process
     #[cfg(feature = "failpoints")]
     Failpoints,
@@ -121,6 +141,13 @@ async fn obey(line: Line) -> Result<Exit, Stop> {
         Command::Effects(args) => effects::run(&common, &args).await,
         Command::Effect(command) => effect::run(&common, &command).await,
         Command::Limits(args) => limits::run(&common, &args).await,
+        Command::Approvals(args) => approvals::list(&common, &args).await,
+        Command::Approve(args) => approvals::approve(&common, &args).await,
+        Command::Deny(args) => approvals::deny(&common, &args).await,
+        Command::Halt(args) => halt::halt(&common, &args).await,
+        Command::Resume => halt::resume(&common).await,
+        Command::Audit(command) => audit::run(&common, &command).await,
+        Command::Prune(args) => prune::run(&common, &args).await,
         #[cfg(feature = "failpoints")]
         Command::Failpoints => Ok(failpoints::run(&common)),
     }
@@ -140,7 +167,14 @@ impl Command {
             | Self::Key(_)
             | Self::Effects(_)
             | Self::Effect(_)
-            | Self::Limits(_) => "warn",
+            | Self::Limits(_)
+            | Self::Approvals(_)
+            | Self::Approve(_)
+            | Self::Deny(_)
+            | Self::Halt(_)
+            | Self::Resume
+            | Self::Audit(_)
+            | Self::Prune(_) => "warn",
             #[cfg(feature = "failpoints")]
             Self::Failpoints => "warn",
         }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Empty, Limited};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1;
 use hyper::{Method, Request, header};
 use hyper_util::rt::TokioIo;
@@ -52,9 +52,18 @@ impl Api {
         Ok(Self { authority, prefix, key })
     }
 
-    /// Makes one call; `path` begins with a slash and stands below `/api/v2`.
+    /// Makes one call without a body; `path` begins with a slash and stands below `/api/v2`.
     pub(crate) async fn call(&self, method: Method, path: &str) -> Result<Answer, Stop> {
-        let (status, body) = match timeout(CALL_TIMEOUT, self.exchange(method, path)).await {
+        self.send(method, path, Bytes::new()).await
+    }
+
+    /// Makes one call with a JSON document.
+    pub(crate) async fn post(&self, path: &str, document: &Value) -> Result<Answer, Stop> {
+        self.send(Method::POST, path, Bytes::from(document.to_string())).await
+    }
+
+    async fn send(&self, method: Method, path: &str, body: Bytes) -> Result<Answer, Stop> {
+        let (status, body) = match timeout(CALL_TIMEOUT, self.exchange(method, path, body)).await {
             Ok(answered) => answered?,
             Err(_) => return Err(Stop::failed(format!("the sidecar at {} did not answer", self.authority))),
         };
@@ -63,7 +72,7 @@ impl Api {
         })
     }
 
-    async fn exchange(&self, method: Method, path: &str) -> Result<(u16, Bytes), Stop> {
+    async fn exchange(&self, method: Method, path: &str, body: Bytes) -> Result<(u16, Bytes), Stop> {
         let broken = |error: &dyn std::error::Error| {
             Stop::failed(format!("the sidecar at {} broke off: {}", self.authority, chain(error)))
         };
@@ -83,7 +92,7 @@ impl Api {
             .header(header::AUTHORIZATION, format!("Bearer {}", self.key))
             .header(header::ACCEPT, "application/json")
             .header(header::CONTENT_TYPE, "application/json")
-            .body(Empty::<Bytes>::new())
+            .body(Full::new(body))
             .map_err(|_| {
                 Stop::usage("ONCEGATE_KEY or ONCEGATE_URL holds a character that HTTP does not allow")
             })?;

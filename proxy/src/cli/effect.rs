@@ -1,27 +1,31 @@
-//! `oncegate effect show` and `oncegate effect reconcile`.
+//! `oncegate effect …`: one effect, and what a person does about it.
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
-use hyper::Method;
+use clap::{Args, Subcommand, ValueEnum};
 use jiff::Timestamp;
 use oncegate_policy::id::EffectId;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::client::expect_data;
 use super::exit::{Exit, Stop};
 use super::source::{self, Source, shaped};
-use super::table::facts;
-use super::{Common, print, words};
+use super::{Common, print, receipt, words};
 use crate::clock::Clock;
-use crate::control::view::{AttemptJson, EffectJson};
+use crate::control::view::EffectJson;
 
 #[derive(Subcommand)]
 pub(crate) enum EffectCommand {
     /// Everything that is known of one effect
     Show(ShowArgs),
     /// Ask the provider now what happened; sends no write. Exits by the outcome, 15 when it is settled already
-    Reconcile(ReconcileArgs),
+    Reconcile(OneArgs),
+    /// Send the same bytes again under the key that the provider deduplicates on. Exits by the outcome, 15 when refused
+    Replay(OneArgs),
+    /// Settle an unknown effect by a person's word. Exits by the outcome, 15 when refused
+    Resolve(ResolveArgs),
+    /// Add a note to the evidence
+    Note(NoteArgs),
 }
 
 #[derive(Args)]
@@ -35,14 +39,87 @@ pub(crate) struct ShowArgs {
 }
 
 #[derive(Args)]
-pub(crate) struct ReconcileArgs {
+pub(crate) struct OneArgs {
     /// `eff_…`
     #[arg(value_parser = effect_id)]
     id: EffectId,
 }
 
+#[derive(Args)]
+pub(crate) struct ResolveArgs {
+    /// `eff_…`
+    #[arg(value_parser = effect_id)]
+    id: EffectId,
+    /// What happened at the provider
+    #[arg(long, value_enum)]
+    outcome: Outcome,
+    /// How that is known, in at least 10 characters
+    #[arg(long, value_name = "R")]
+    reason: String,
+    /// Whether a failed effect left something behind
+    #[arg(long, value_enum, value_name = "P")]
+    partial_effect: Option<Partial>,
+    /// How much was really taken, as DIMENSION:UNIT:AMOUNT, for example money:usd:500. May be given several times
+    #[arg(long, value_name = "D:U:A", value_parser = actual_impact)]
+    actual_impact: Vec<Value>,
+    /// Where to look it up at the provider
+    #[arg(long, value_name = "X")]
+    external_reference: Option<String>,
+}
+
+#[derive(Args)]
+pub(crate) struct NoteArgs {
+    /// `eff_…`
+    #[arg(value_parser = effect_id)]
+    id: EffectId,
+    /// What to remember
+    text: String,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Outcome {
+    /// It was applied: the hold is consumed
+    Succeeded,
+    /// It was not: the hold is released
+    Failed,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Partial {
+    None,
+    Possible,
+    Confirmed,
+}
+
+impl Outcome {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+impl Partial {
+    fn word(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Possible => "possible",
+            Self::Confirmed => "confirmed",
+        }
+    }
+}
+
 fn effect_id(text: &str) -> Result<EffectId, String> {
     EffectId::parse(text).ok_or_else(|| "an effect's id looks like eff_01ARZ3NDEKTSV4RRFFQ69G5FAV".to_owned())
+}
+
+fn actual_impact(text: &str) -> Result<Value, String> {
+    let wrong = || "write it as DIMENSION:UNIT:AMOUNT, for example money:usd:500".to_owned();
+    let (rest, amount) = text.rsplit_once(':').ok_or_else(wrong)?;
+    let (dimension, unit) = rest.split_once(':').ok_or_else(wrong)?;
+    let amount: i64 = amount.parse().ok().filter(|amount| *amount >= 0).ok_or_else(wrong)?;
+    Ok(json!({ "dimension": dimension, "unit": unit, "amount": amount, "bound": "exact" }))
 }
 
 /// Does what the command says.
@@ -53,13 +130,32 @@ pub(crate) async fn run(common: &Common, command: &EffectCommand) -> Result<Exit
             print_effect(common, &document)?;
             Ok(Exit::Done)
         }
-        EffectCommand::Reconcile(args) => {
-            let path = format!("/actions/effects/{}/reconcile", args.id);
-            let document = expect_data(source::api(common)?.call(Method::POST, &path).await?)?;
-            let effect = print_effect(common, &document)?;
-            Ok(words::exit_of(&effect))
+        EffectCommand::Reconcile(args) => by_outcome(common, &args.id, "reconcile", &json!({})).await,
+        EffectCommand::Replay(args) => by_outcome(common, &args.id, "replay", &json!({})).await,
+        EffectCommand::Resolve(args) => {
+            let document = json!({
+                "outcome": args.outcome.word(),
+                "reason": args.reason,
+                "partialEffect": args.partial_effect.map(Partial::word),
+                "actualImpact": args.actual_impact,
+                "externalReference": args.external_reference,
+            });
+            by_outcome(common, &args.id, "resolve", &document).await
+        }
+        EffectCommand::Note(args) => {
+            let path = format!("/actions/effects/{}/notes", args.id);
+            let document = source::api(common)?.post(&path, &json!({ "note": args.text })).await?;
+            print_effect(common, &expect_data(document)?)?;
+            Ok(Exit::Done)
         }
     }
+}
+
+/// One step about one effect; the command ends as the effect stands after it.
+async fn by_outcome(common: &Common, id: &EffectId, step: &str, document: &Value) -> Result<Exit, Stop> {
+    let path = format!("/actions/effects/{id}/{step}");
+    let document = expect_data(source::api(common)?.post(&path, document).await?)?;
+    Ok(words::exit_of(&print_effect(common, &document)?))
 }
 
 fn print_effect(common: &Common, document: &Value) -> Result<EffectJson, Stop> {
@@ -68,85 +164,24 @@ fn print_effect(common: &Common, document: &Value) -> Result<EffectJson, Stop> {
         print::json(document);
     } else {
         let now = Timestamp::from_millisecond(Clock::System.now().0).unwrap_or_default();
-        print::out(&written(&effect, now));
+        print::out(&receipt::written(&effect, now));
     }
     Ok(effect)
 }
 
-fn written(effect: &EffectJson, now: Timestamp) -> String {
-    let ago = |moment: &String| {
-        let relative = moment.parse().map(|at| format!("  ({})", words::relative(at, now)));
-        format!("{moment}{}", relative.unwrap_or_default())
-    };
-    let mut rows = vec![
-        ("effect", effect.id.clone()),
-        ("outcome", format!("{} ({})", effect.outcome, effect.grade)),
-        ("stage", effect.stage.clone()),
-        ("verification", effect.verification.clone()),
-        ("action", effect.action.clone()),
-        ("caller", effect.caller.clone()),
-        ("invocation", effect.invocation_id.clone()),
-        ("target", effect.target.clone()),
-    ];
-    let optional = [
-        ("subject", effect.subject.clone()),
-        ("amount", effect.impact.as_ref().map(|impact| words::impact(Some(impact)))),
-        ("operation key", effect.operation_key.clone()),
-        ("caller's key", effect.idempotency_key.clone()),
-        ("provider key", Some(effect.provider_key.clone())),
-        ("answered", effect.response_status.map(|status| status.to_string())),
-        ("what happened", effect.error.clone()),
-        ("created", Some(ago(&effect.created_at))),
-        ("dispatched", effect.dispatched_at.as_ref().map(ago)),
-        ("unknown since", effect.unknown_since.as_ref().map(ago)),
-        ("next look", effect.next_look_at.as_ref().map(ago)),
-        ("settled", effect.settled_at.as_ref().map(ago)),
-        ("retry of", effect.retry_of.clone()),
-        ("retried by", effect.retried_by.clone()),
-        ("approval", effect.approval_id.clone()),
-        ("fault drill", effect.fault_drill.clone()),
-    ];
-    rows.extend(optional.into_iter().filter_map(|(name, value)| value.map(|value| (name, value))));
-    let mut text = facts(&rows);
-    for reservation in effect.reservations.iter().flatten() {
-        text.push_str(&format!(
-            "\nlimit {}: {} {}\n",
-            reservation.limit,
-            words::amount(
-                reservation.amount,
-                effect.impact.as_ref().and_then(|impact| impact.currency.as_deref())
-            ),
-            reservation.state
-        ));
-    }
-    section(&mut text, "attempts", effect.attempts.iter().flatten().map(attempt));
-    section(
-        &mut text,
-        "evidence",
-        effect.evidence.iter().flatten().map(|fact| {
-            let source = fact.source.as_deref().map(|source| format!("  by {source}")).unwrap_or_default();
-            format!("{}  {}{source}  {}", fact.at, fact.kind, fact.text)
-        }),
-    );
-    text
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn section(text: &mut String, title: &str, lines: impl Iterator<Item = String>) {
-    let mut lines = lines.peekable();
-    if lines.peek().is_some() {
-        text.push_str(&format!("\n{title}\n"));
-        lines.for_each(|line| text.push_str(&format!("  {line}\n")));
+    #[test]
+    fn actual_impacts_are_read() {
+        let read = actual_impact("money:usd:500").unwrap();
+        assert_eq!(
+            (&read["dimension"], &read["unit"], &read["amount"]),
+            (&json!("money"), &json!("usd"), &json!(500))
+        );
+        for bad in ["money", "money:usd", "money:usd:x", "money:usd:-1", "500"] {
+            assert!(actual_impact(bad).is_err(), "{bad}");
+        }
     }
-}
-
-fn attempt(attempt: &AttemptJson) -> String {
-    let parts = [
-        attempt.verdict.clone().or_else(|| attempt.seen.clone()),
-        attempt.response_status.map(|status| status.to_string()),
-        attempt.step.clone(),
-        attempt.cause.clone(),
-        attempt.author.as_ref().map(|author| format!("by {author}")),
-    ];
-    let rest: Vec<_> = parts.into_iter().flatten().collect();
-    format!("{}  {}  {}", attempt.started_at, attempt.kind, rest.join(" · "))
 }

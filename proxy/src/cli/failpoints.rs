@@ -6,15 +6,9 @@ use super::exit::Exit;
 use super::table::facts;
 use super::{Common, print};
 
-/// The places between the store's verbs; the store lists its own.
-const BETWEEN: [(&str, &str); 2] = [
-    ("after_send", "the request was written whole and no answer was read"),
-    ("before_record", "the provider answered, or did not, and nothing of it is recorded yet"),
-];
-
 /// Lists them; `ONCEGATE_FAILPOINT=<name>=abort` chooses one.
 pub(crate) fn run(common: &Common) -> Exit {
-    let places: Vec<_> = oncegate_store::failpoint::NAMES.iter().chain(&BETWEEN).collect();
+    let places = oncegate_store::failpoint::NAMES;
     if common.json {
         let listed: Vec<_> =
             places.iter().map(|(name, what)| json!({ "name": name, "when": what })).collect();

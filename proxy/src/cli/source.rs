@@ -1,4 +1,4 @@
-//! Where `effects`, `effect show` and `limits` read: the API of a running sidecar, or its database directly,
+//! Where `effects`, `effect show`, `limits` and `audit verify` read: the API of a running sidecar, or its database directly,
 //! which works whether it runs or not. Both give the same JSON.
 
 use std::path::{Path, PathBuf};
@@ -87,6 +87,17 @@ impl Source {
                 let limits = reader.exposures(now).await.map_err(|error| unreadable(&error))?;
                 let counting = limits.iter().filter(|limit| limit.archived_at.is_none());
                 value(&counting.map(show::limit).collect::<Vec<_>>())
+            }
+        }
+    }
+
+    /// What a check of the whole evidence chain found.
+    pub(crate) async fn chain(&self) -> Result<Value, Stop> {
+        match self {
+            Self::Api(api) => expect_data(api.call(Method::GET, "/audit/verify").await?),
+            Self::Database(reader) => {
+                let report = reader.verify_chain().await.map_err(|error| unreadable(&error))?;
+                Ok(show::chain(&report))
             }
         }
     }

@@ -1,0 +1,168 @@
+//! `oncegate approvals`, `approve` and `deny`: questions to a person, and the answers.
+
+use clap::{Args, ValueEnum};
+use hyper::Method;
+use oncegate_policy::id::ApprovalId;
+use serde_json::json;
+
+use super::client::expect_data;
+use super::exit::{Exit, Stop};
+use super::source::{api, shaped};
+use super::table::{Align, facts, table};
+use super::{Common, print};
+use crate::control::view::{ApprovalJson, DecidedJson, InvocationJson};
+
+#[derive(Args)]
+pub(crate) struct ApprovalsArgs {
+    /// Only with this status
+    #[arg(long, value_enum, value_name = "S")]
+    status: Option<Status>,
+    /// At most so many
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=200))]
+    limit: u32,
+    /// After so many
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    offset: u32,
+}
+
+#[derive(Args)]
+pub(crate) struct DecideArgs {
+    /// `apr_…`
+    #[arg(value_parser = approval_id)]
+    id: ApprovalId,
+    /// Why, for the record
+    #[arg(long, value_name = "TEXT")]
+    note: Option<String>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Status {
+    Pending,
+    Approved,
+    Denied,
+    Expired,
+}
+
+impl Status {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Approved => "approved",
+            Self::Denied => "denied",
+            Self::Expired => "expired",
+        }
+    }
+}
+
+fn approval_id(text: &str) -> Result<ApprovalId, String> {
+    ApprovalId::parse(text)
+        .ok_or_else(|| "an approval's id looks like apr_01ARZ3NDEKTSV4RRFFQ69G5FAV".to_owned())
+}
+
+/// Lists questions, newest first.
+pub(crate) async fn list(common: &Common, args: &ApprovalsArgs) -> Result<Exit, Stop> {
+    let status = args.status.map(|status| format!("&status={}", status.word())).unwrap_or_default();
+    let path = format!("/approvals?limit={}&offset={}{status}", args.limit, args.offset);
+    let document = expect_data(api(common)?.call(Method::GET, &path).await?)?;
+    if common.json {
+        print::json(&document);
+        return Ok(Exit::Done);
+    }
+    let approvals: Vec<ApprovalJson> = shaped(&document)?;
+    if approvals.is_empty() {
+        print::note("no approvals");
+        return Ok(Exit::Done);
+    }
+    let columns = ["APPROVAL", "STATUS", "WHAT", "ASKED BY", "EXPIRES", "DECIDED BY", "EFFECT"];
+    let rows: Vec<_> = approvals.iter().map(row).collect();
+    print::out(&table(&columns.map(|column| (column, Align::Left)), &rows));
+    Ok(Exit::Done)
+}
+
+fn row(approval: &ApprovalJson) -> Vec<String> {
+    let dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+    vec![
+        approval.id.clone(),
+        approval.status.clone(),
+        approval.title.clone(),
+        approval.requested_by.clone(),
+        approval.expires_at.clone(),
+        dash(&approval.decided_by),
+        dash(&approval.effect_id),
+    ]
+}
+
+/// Says yes: what waited is sent, and the command ends as that ends.
+pub(crate) async fn approve(common: &Common, args: &DecideArgs) -> Result<Exit, Stop> {
+    let decided = decide(common, args, "approve").await?;
+    Ok(decided.invocation.as_ref().map_or(Exit::Done, exit_of))
+}
+
+/// Says no: what waited ends, unsent.
+pub(crate) async fn deny(common: &Common, args: &DecideArgs) -> Result<Exit, Stop> {
+    decide(common, args, "deny").await?;
+    Ok(Exit::Done)
+}
+
+async fn decide(common: &Common, args: &DecideArgs, step: &str) -> Result<DecidedJson, Stop> {
+    let path = format!("/approvals/{}/{step}", args.id);
+    let body = args.note.as_ref().map_or_else(|| json!({}), |note| json!({ "note": note }));
+    let document = expect_data(api(common)?.post(&path, &body).await?)?;
+    let decided: DecidedJson = shaped(&document)?;
+    if common.json {
+        print::json(&document);
+    } else {
+        print::out(&written(&decided));
+    }
+    Ok(decided)
+}
+
+fn written(decided: &DecidedJson) -> String {
+    let mut rows = vec![
+        ("approval", decided.approval.id.clone()),
+        ("status", decided.approval.status.clone()),
+        ("what", decided.approval.title.clone()),
+    ];
+    if let Some(invocation) = &decided.invocation {
+        rows.push(("effect", invocation.effect_id.clone()));
+        rows.push(("outcome", format!("{} ({})", invocation.outcome, invocation.grade)));
+        rows.extend(invocation.error.clone().map(|error| ("why", error)));
+    }
+    facts(&rows)
+}
+
+/// How `approve` ends: by what became of what was approved.
+fn exit_of(invocation: &InvocationJson) -> Exit {
+    match (invocation.status.as_str(), &invocation.decision) {
+        ("succeeded", _) => Exit::Done,
+        // A rule said no when it was to be sent, for good or (halted) for now.
+        (_, Some(_)) => Exit::Refused,
+        ("failed", None) => Exit::Failed,
+        _ => Exit::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    #[test]
+    fn approving_ends_by_what_became_of_it() {
+        let invocation = |status: &str, decided: bool| {
+            let decision =
+                json!({ "source": "system", "code": "halted", "effect": "denied", "explanation": "x" });
+            let decision = if decided { decision } else { Value::Null };
+            let document = json!({
+                "id": "inv_x", "invocationId": "inv_x", "actionName": "refund", "caller": "a", "status": status,
+                "outcome": "x", "grade": "x", "effectId": "eff_x", "pendingApproval": false, "body": null,
+                "decision": decision, "createdAt": "x",
+            });
+            exit_of(&shaped(&document).unwrap()).number()
+        };
+        let ends = [("succeeded", false), ("failed", false), ("unknown", false), ("running", false)];
+        assert_eq!(ends.map(|(status, decided)| invocation(status, decided)), [0, 1, 13, 13]);
+        assert_eq!([invocation("failed", true), invocation("running", true)], [15, 15]);
+    }
+}
