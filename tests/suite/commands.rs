@@ -168,3 +168,29 @@ fn init_writes_something_that_passes() {
     let again = run(&["init"]);
     assert_ne!(again.code, 0, "it does not write over what is there: {again:?}");
 }
+
+/// The README's lines, after what `init` wrote.
+#[test]
+fn the_quick_start_works_as_written() {
+    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md")).unwrap();
+    let lines =
+        readme.split_once("```toml\n").and_then(|(_, rest)| rest.split_once("```")).expect("a block").0;
+    let dir = tempfile::tempdir().unwrap();
+    let run = |args: &[&str]| {
+        let mut command = Command::new(oncegate(Build::Plain));
+        command.args(args).current_dir(dir.path()).env("STRIPE_SECRET_KEY", "sk_test_x");
+        finish(command)
+    };
+    assert_eq!(run(&["init"]).code, 0);
+    let file = dir.path().join("oncegate.toml");
+    let made = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, format!("{made}\n{lines}")).unwrap();
+    let checked = run(&["check"]);
+    assert_eq!(checked.code, 0, "{checked:?}");
+    let refund =
+        ["POST", "https://api.stripe.com/v1/refunds", "--data", "payment_intent=pi_123&amount=12000"];
+    let explained = run(&[&["explain", "--json"], refund.as_slice()].concat());
+    assert_eq!((explained.code, &explained.json()["action"]), (0, &json!("refund")), "{explained:?}");
+    let agent = run(&["env", "--as", "agent", "--key", "ogk_x"]);
+    assert!(agent.out.contains("http://agent:ogk_x@127.0.0.1:8080"), "{agent:?}");
+}
