@@ -66,8 +66,9 @@ pub fn parse(sources: &[Source<'_>]) -> Result<Parsed, Vec<Fault>> {
         match DeTable::parse(source.text) {
             Ok(table) => files.push((file, table)),
             Err(error) => {
-                let offset = error.span().map_or(0, |span| span.start);
-                log.fault(Place { file, offset }, format!("not TOML: {}", error.message()));
+                let span = error.span().unwrap_or_default();
+                let place = Place { file, offset: span.start };
+                log.fault(place, format!("not TOML: {}", not_toml(error.message(), source.text.get(span))));
             }
         }
     }
@@ -87,6 +88,14 @@ pub fn parse(sources: &[Source<'_>]) -> Result<Parsed, Vec<Fault>> {
     match config {
         Some(config) if faults.is_empty() => Ok(Parsed { config, warnings }),
         Some(_) | None => Err(faults),
+    }
+}
+
+/// The library does not say which key it met twice.
+fn not_toml(message: &str, met: Option<&str>) -> String {
+    match (message, met) {
+        ("duplicate key", Some(key)) => format!("duplicate key `{key}`"),
+        (message, _) => message.to_owned(),
     }
 }
 

@@ -190,7 +190,7 @@ fn limits() {
 fn syntax() {
     check(&[
         ("[proxy]\nlisten = \n", &["2:10: not TOML: string values must be quoted, expected literal string"]),
-        ("[proxy]\n[proxy]\n", &["2:2: not TOML: duplicate key"]),
+        ("[proxy]\n[proxy]\n", &["2:2: not TOML: duplicate key `proxy`"]),
     ]);
 }
 
