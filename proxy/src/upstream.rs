@@ -225,6 +225,10 @@ pub fn chain(error: &dyn std::error::Error) -> String {
         text.push_str(&inner.to_string());
         cause = inner.source();
     }
+    // rustls ends some with the address of its manual, which helps nobody who reads a receipt.
+    if let Some(manual) = text.find(": https://docs.rs/rustls/") {
+        text.truncate(manual);
+    }
     text
 }
 

@@ -72,8 +72,8 @@ pub(crate) async fn reconcile(
     body::nothing(body).await?;
     let id = effect_id(&id)?;
     let looker = Looker::Caller(asker.name.as_str().to_owned());
-    let found = reconciler::look_now(&sidecar, &id, looker).await.map_err(|error| not_looked(&error))?;
-    tracing::info!(effect.id = %id, caller.name = %asker.name, found = ?found, "looked on demand");
+    tracing::info!(effect.id = %id, caller.name = %asker.name, "a look is asked for");
+    reconciler::look_now(&sidecar, &id, looker).await.map_err(|error| not_looked(&error))?;
     Ok(one(show::detail(&find(&sidecar, &id).await?)))
 }
 
