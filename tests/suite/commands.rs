@@ -181,7 +181,10 @@ fn the_quick_start_works_as_written() {
         command.args(args).current_dir(dir.path()).env("STRIPE_SECRET_KEY", "sk_test_x");
         finish(command)
     };
-    assert_eq!(run(&["init"]).code, 0);
+    let init = run(&["init"]);
+    let shown = format!("{}{}", init.out, init.err);
+    let mut after = shown.split_whitespace().skip_while(|word| *word != "agent");
+    let key = after.nth(1).expect("the agent's key");
     let file = dir.path().join("oncegate.toml");
     let made = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, format!("{made}\n{lines}")).unwrap();
@@ -191,6 +194,6 @@ fn the_quick_start_works_as_written() {
         ["POST", "https://api.stripe.com/v1/refunds", "--data", "payment_intent=pi_123&amount=12000"];
     let explained = run(&[&["explain", "--json"], refund.as_slice()].concat());
     assert_eq!((explained.code, &explained.json()["action"]), (0, &json!("refund")), "{explained:?}");
-    let agent = run(&["env", "--as", "agent", "--key", "ogk_x"]);
-    assert!(agent.out.contains("http://agent:ogk_x@127.0.0.1:8080"), "{agent:?}");
+    let agent = run(&["env", "--as", "agent", "--key", key]);
+    assert!(agent.out.contains(&format!("http://agent:{key}@127.0.0.1:8080")), "{agent:?}");
 }
