@@ -24,6 +24,7 @@ pub mod tunnel;
 pub mod adapting;
 pub mod clock;
 pub mod load;
+pub mod logged;
 pub mod scrub;
 pub mod secrets;
 pub mod serve;

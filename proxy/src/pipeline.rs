@@ -24,7 +24,7 @@ use oncegate_config::model::{Action, Host};
 use oncegate_policy::action::ActionName;
 use oncegate_policy::caller::CallerName;
 use oncegate_policy::classify::{self, Verdict};
-use oncegate_policy::exchange::{Exchange, NotSent};
+use oncegate_policy::exchange::Exchange;
 use oncegate_policy::id::{EffectId, InvocationId};
 use oncegate_policy::refusal::{Code, Refusal};
 use oncegate_policy::template::Scope;
@@ -39,7 +39,7 @@ use crate::plan::{self, Planning};
 use crate::said::{Answering, Said};
 use crate::state::{Sidecar, Snapshot, new_ulid};
 use crate::upstream::{self, Connecting, Prepared, Sending};
-use crate::{inject, receive};
+use crate::{inject, logged, receive};
 
 /// Resolve, connect and TLS have this long, and never longer than three quarters of what the agent waits.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -271,7 +271,7 @@ async fn dispatch(
     let verdict = classify::verdict(&exchange, &way.rules);
     oncegate_store::failpoint::hit("before_record");
     let recorded = sidecar.store.record(claim, Seen::of(verdict, &exchange), sidecar.clock.now()).await;
-    log(&id, &view, verdict, &exchange);
+    logged::dispatched(&view, verdict, &exchange);
     let said = match recorded {
         Ok(view) => {
             sidecar.in_flight.leave(&id, Some(view.clone()));
@@ -341,13 +341,7 @@ async fn repeat(sidecar: &Arc<Sidecar>, view: EffectView, within: Duration, call
             Ok(None) | Err(_) => view,
         },
     };
-    tracing::info!(
-        effect.id = %view.id,
-        action.name = %view.action,
-        caller = %caller,
-        outcome = view.stage.outcome().word(),
-        "a repeat; answered from the record, not sent again"
-    );
+    logged::repeat(&view, caller);
     Said::Record { view: Box::new(view), repeat: true }
 }
 
@@ -382,33 +376,4 @@ pub async fn audit(
     if let Err(error) = sidecar.store.audit_refusal(refused, sidecar.clock.now()).await {
         tracing::error!(error = upstream::chain(&error), "a refusal could not be recorded");
     }
-}
-
-fn log(id: &EffectId, view: &EffectView, verdict: Verdict, exchange: &Exchange) {
-    let (seen, status) = match exchange {
-        Exchange::NotSent(proof) => (proof.step(), None),
-        Exchange::Answered(answer) => ("answered", Some(answer.status)),
-        Exchange::Lost(loss) => (loss.phase.word(), loss.status),
-    };
-    let cause = match exchange {
-        Exchange::NotSent(
-            NotSent::Resolve(cause)
-            | NotSent::AddressRefused(cause)
-            | NotSent::Connect(cause)
-            | NotSent::Tls(cause)
-            | NotSent::HandedBack(cause),
-        ) => cause.as_str(),
-        Exchange::Lost(loss) => loss.cause.as_str(),
-        Exchange::Answered(_) => "",
-    };
-    tracing::info!(
-        effect.id = %id,
-        action.name = %view.action,
-        caller = %view.caller,
-        outcome = verdict.word(),
-        seen,
-        status,
-        cause,
-        "dispatched"
-    );
 }
