@@ -2,17 +2,16 @@
 //! it keeps a list and looks through all of it. `ONCEGATE_SEEDS=1000` runs more; a failure prints its seed, and
 //! `ONCEGATE_SEED=…` runs that one alone.
 
-use std::collections::HashMap;
+mod reference;
+
 use std::time::Duration;
 
-use oncegate_policy::caller::CallerName;
 use oncegate_policy::exchange::Exchange;
 use oncegate_policy::id::EffectId;
 use oncegate_policy::limit::Period;
 use oncegate_policy::reconcile::Looker;
-use oncegate_policy::refusal::Code;
 use oncegate_policy::time::Timestamp;
-use oncegate_store::admit::{Admitted, NewEffect};
+use oncegate_store::admit::Admitted;
 use oncegate_store::approval::Decided;
 use oncegate_store::claim::{Claim, ReplayClaim};
 use oncegate_store::look::Found;
@@ -21,133 +20,14 @@ use oncegate_store::replay::Replaying;
 use oncegate_store::resolve::{Resolution, Resolved, ResolvedAs};
 use rusqlite::Connection;
 
+use reference::{CAP, Dice, Expected, Is, Known, Reference};
+
 use crate::support::{
     DAY, Memory, NOON, answered, caller, limit, lost, matched, no_match, not_sent, provider_failed, seen,
     with_key,
 };
 
-const CAP: i64 = 1_000;
 const STEPS: usize = 120;
-
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % sides
-    }
-
-    fn pick<'a, T>(&mut self, from: &'a [T]) -> Option<&'a T> {
-        let sides = from.len() as u64;
-        (sides > 0).then(|| &from[usize::try_from(self.roll(sides)).unwrap()])
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Is {
-    Waiting,
-    Ready,
-    Dispatching,
-    Unknown,
-    Succeeded(Timestamp),
-    Failed,
-    Rejected,
-}
-
-/// One effect, as the reference has it.
-struct Known {
-    id: EffectId,
-    caller: CallerName,
-    key: Option<String>,
-    fingerprint: String,
-    subject: String,
-    amount: i64,
-    is: Is,
-    written: Timestamp,
-    waits_until: Timestamp,
-}
-
-#[derive(Default)]
-struct Reference {
-    known: Vec<Known>,
-    halted: bool,
-    settled: HashMap<EffectId, (String, String)>,
-}
-
-#[derive(Debug, PartialEq, Eq)]
-enum Expected {
-    New,
-    Parked,
-    Repeat(EffectId),
-    Refused(Code),
-}
-
-impl Reference {
-    fn expects(&self, new: &NewEffect, now: Timestamp) -> Expected {
-        let fingerprint = new.asked.fingerprint.to_string();
-        let key = new.asked.caller_key.as_ref();
-        let named = key.and_then(|key| {
-            self.known
-                .iter()
-                .find(|known| known.caller == new.caller && known.key.as_ref() == Some(&key.text))
-        });
-        if let Some(known) = named {
-            let same = known.fingerprint == fingerprint;
-            return if same { Expected::Repeat(known.id.clone()) } else { Expected::Refused(Code::KeyReuse) };
-        }
-        if key.is_none_or(|key| key.generated) {
-            let identical = || self.known.iter().filter(|known| known.fingerprint == fingerprint);
-            let open = identical()
-                .find(|known| matches!(known.is, Is::Waiting | Is::Ready | Is::Dispatching | Is::Unknown));
-            let recent =
-                || identical().rfind(|known| matches!(known.is, Is::Succeeded(at) if now.since(at) < DAY));
-            if let Some(known) = open.or_else(recent) {
-                return Expected::Repeat(known.id.clone());
-            }
-        }
-        let fenced = |known: &Known| {
-            known.subject == *new.subject.as_ref().unwrap()
-                && matches!(known.is, Is::Ready | Is::Dispatching | Is::Unknown)
-        };
-        if self.known.iter().any(fenced) {
-            return Expected::Refused(Code::UnresolvedEffect);
-        }
-        if self.halted {
-            return Expected::Refused(Code::Halted);
-        }
-        if new.approval.is_some() {
-            return Expected::Parked;
-        }
-        if self.free(now) < amount(new) {
-            return Expected::Refused(Code::LimitExceeded);
-        }
-        Expected::New
-    }
-
-    fn free(&self, now: Timestamp) -> i64 {
-        let taken = |known: &Known| match known.is {
-            Is::Dispatching | Is::Unknown => known.amount,
-            Is::Succeeded(_) if known.written.day_start() == now.day_start() => known.amount,
-            Is::Succeeded(_) | Is::Waiting | Is::Ready | Is::Failed | Is::Rejected => 0,
-        };
-        CAP - self.known.iter().map(taken).sum::<i64>()
-    }
-
-    fn of(&mut self, id: &EffectId) -> &mut Known {
-        self.known.iter_mut().find(|known| known.id == *id).unwrap()
-    }
-
-    fn ids(&self, is: impl Fn(Is) -> bool) -> Vec<EffectId> {
-        self.known.iter().filter(|known| is(known.is)).map(|known| known.id.clone()).collect()
-    }
-}
-
-fn amount(new: &NewEffect) -> i64 {
-    new.impact.as_ref().unwrap().amount.unwrap()
-}
 
 struct History {
     memory: Option<Memory>,
