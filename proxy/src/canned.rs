@@ -1,8 +1,9 @@
 //! HTTP that the parser refuses is answered by hyper itself, with an empty 400, 414 or 431. An agent deserves
 //! the code and the sentence there too, so this stream swaps those bare answers for ones of ours.
 //!
-//! They are recognised by being the only answers on a connection that carry neither a `Date` nor any field of
-//! ours: hyper writes a bare error in one piece, as a whole head with `content-length: 0`.
+//! They are recognised by being the only answers on a connection with no field of ours and no `Via`, which every
+//! answer that is passed on carries: hyper writes a bare error in one piece, as a whole head with
+//! `content-length: 0`, `date` and `connection` at most.
 
 use std::io;
 use std::pin::Pin;
@@ -34,11 +35,10 @@ fn better(head: &[u8]) -> Option<Vec<u8>> {
         .iter()
         .any(|start| head.starts_with(start));
     let text = std::str::from_utf8(head).ok()?.to_ascii_lowercase();
-    if !bare
-        || !text.ends_with("\r\n\r\n")
-        || text.contains("oncegate-")
-        || !text.contains("content-length: 0\r\n")
-    {
+    let (_, fields) = text.strip_suffix("\r\n\r\n")?.split_once("\r\n")?;
+    let mut names = fields.split("\r\n").map(|field| field.split(':').next().unwrap_or_default());
+    let only_its_own = names.all(|name| ["content-length", "date", "connection"].contains(&name));
+    if !bare || !only_its_own || !fields.split("\r\n").any(|field| field == "content-length: 0") {
         return None;
     }
     let sentence = "The request is broken, forbidden or oversized HTTP. Nothing was sent.";
@@ -103,5 +103,25 @@ impl AsyncWrite for Canned {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.inner).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::better;
+
+    #[test]
+    fn only_a_bare_error_is_swapped() {
+        for (head, swapped) in [
+            ("HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\ndate: x\r\n\r\n", true),
+            ("HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\n\r\n", true),
+            // A provider's own, passed on: nothing may be said of it but what it says.
+            ("HTTP/1.1 400 Bad Request\r\nvia: 1.1 oncegate\r\ncontent-length: 0\r\ndate: x\r\n\r\n", false),
+            ("HTTP/1.1 400 x\r\noncegate-outcome: failed\r\ncontent-length: 0\r\n\r\n", false),
+            ("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n", false),
+            ("HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\nmore", false),
+        ] {
+            assert_eq!(better(head.as_bytes()).is_some(), swapped, "{head}");
+        }
     }
 }

@@ -7,17 +7,18 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Method, Request, Response, header};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header};
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
+use hyper::ext::ReasonPhrase;
 use oncegate_config::model::{Action, Host};
 use oncegate_policy::refusal::{Code, Refusal};
 
 use crate::inject;
 use crate::receive::{self, Head};
 use crate::respond;
-use crate::scrub::ScrubStream;
+use crate::scrub::{ScrubStream, Scrubber};
 use crate::secrets::Placed;
 use crate::state::{Sidecar, Snapshot};
 use crate::upstream::dial::{self, Destination, Link};
@@ -64,47 +65,43 @@ pub async fn forward(
     let to = (&head.via.authority, head.via.scheme);
     let mut outgoing = inject::outgoing(request, &head.headers, &[], &[], to, placed)?;
     if identity_only {
-        outgoing.headers_mut().insert(header::ACCEPT_ENCODING, http::HeaderValue::from_static("identity"));
+        outgoing.headers_mut().insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     }
     let body = sized(&mut outgoing, body);
 
     let destination = snapshot.destination(&head.via.authority, host);
-    let write = ![Method::GET, Method::HEAD, Method::OPTIONS].contains(outgoing.method());
-    let (response, link) = match send(sidecar, &destination, outgoing.map(|()| body)).await {
+    let method = outgoing.method().clone();
+    let write = ![Method::GET, Method::HEAD, Method::OPTIONS].contains(&method);
+    let sent = send(sidecar, &destination, outgoing.map(|()| body)).await;
+    let (response, link) = match sent {
+        // Nobody asked for another protocol: `Upgrade` is not passed on.
+        Ok((response, _)) if response.status().is_informational() => return lost(write, snapshot, &head),
         Ok(sent) => sent,
         Err(Broken::NotSent(refusal)) => return Err(refusal),
-        // Not governed, so nothing is recorded; still nobody may take it for not sent.
-        Err(Broken::Lost) if write => {
-            let sentence = "The provider may have applied this; it is not governed, so there is no record. Do not retry; check at the provider.";
-            return Ok(respond::unknown(sentence, snapshot.shape(&head.via.authority)));
-        }
-        Err(Broken::Lost) => {
-            return Err(Refusal::new(
-                Code::NotSent,
-                "The provider did not answer. A read changes nothing there.",
-            ));
-        }
+        Err(Broken::Lost) => return lost(write, snapshot, &head),
     };
     let (mut parts, incoming) = response.into_parts();
-    let length = parts.headers.get(header::CONTENT_LENGTH).cloned();
-    let mut kept = receive::end_to_end(&parts.headers);
-    let foreign: Vec<_> =
-        kept.keys().filter(|name| name.as_str().starts_with("oncegate-")).cloned().collect();
-    for name in foreign {
-        kept.remove(name);
+    // Where the length speaks of no body of its own it is passed on as it came; else the body's own framing says
+    // it: an answer in chunks that names a length besides would be cut there.
+    let bodiless = method == Method::HEAD || parts.status == StatusCode::NOT_MODIFIED;
+    let length = match (bodiless, parts.headers.get(header::CONTENT_LENGTH)) {
+        (true, Some(named)) => Some(named.clone()),
+        (false, Some(_)) => incoming.size_hint().exact().map(HeaderValue::from),
+        (_, None) => None,
+    };
+    parts.headers = passed_on(&parts.headers, &scrubber);
+    if let Some(phrase) = parts.extensions.remove::<ReasonPhrase>()
+        && let Ok(phrase) = ReasonPhrase::try_from(scrubber.clean(phrase.as_bytes()))
+    {
+        parts.extensions.insert(phrase);
     }
-    for value in kept.values_mut() {
-        if let Ok(text) = value.to_str()
-            && let Ok(clean) = http::HeaderValue::from_str(&scrubber.clean_text(text))
-        {
-            *value = clean;
-        }
-    }
+    // Towards the agent it is our own message: in HTTP/1.0 an answer without a length could not be told from a
+    // part of one.
+    parts.version = Version::HTTP_11;
     let keep_length = length.is_some();
     if let Some(length) = length {
-        kept.insert(header::CONTENT_LENGTH, length);
+        parts.headers.insert(header::CONTENT_LENGTH, length);
     }
-    parts.headers = kept;
     let streaming = Streaming {
         inner: incoming,
         scrub: scrubber.stream(keep_length),
@@ -112,6 +109,31 @@ pub async fn forward(
         home: Some((Arc::clone(&sidecar.pool), destination, link)),
     };
     Ok(Response::from_parts(parts, streaming.boxed_unsync()))
+}
+
+/// It was sent and there is no answer to pass on.
+fn lost(write: bool, snapshot: &Snapshot, head: &Head) -> Result<Response<Body>, Refusal> {
+    if write {
+        // Not governed, so nothing is recorded; still nobody may take it for not sent.
+        let sentence = "The provider may have applied this; it is not governed, so there is no record. Do not retry; check at the provider.";
+        return Ok(respond::unknown(sentence, snapshot.shape(&head.via.authority)));
+    }
+    Err(Refusal::new(Code::NotSent, "The provider did not answer. A read changes nothing there."))
+}
+
+/// A provider's fields as an agent may see them, and `Via`, which tells an answer that was passed on from ours.
+fn passed_on(headers: &HeaderMap, scrubber: &Scrubber) -> HeaderMap {
+    let mut kept = HeaderMap::with_capacity(headers.len() + 1);
+    for (name, value) in &receive::end_to_end(headers) {
+        if name == respond::REPLAY_HEADER {
+            continue;
+        }
+        if let Ok(clean) = HeaderValue::from_bytes(&scrubber.clean(value.as_bytes())) {
+            kept.append(name.clone(), clean);
+        }
+    }
+    kept.append(header::VIA, HeaderValue::from_static("1.1 oncegate"));
+    kept
 }
 
 /// The body, and the one header field that says where it ends.
@@ -124,12 +146,10 @@ fn sized(request: &mut Request<()>, body: Passing) -> Body {
         Passing::Stream(incoming) => {
             if let Some(exact) = incoming.size_hint().exact() {
                 if exact > 0 || *request.method() != Method::GET && *request.method() != Method::HEAD {
-                    request.headers_mut().insert(header::CONTENT_LENGTH, http::HeaderValue::from(exact));
+                    request.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(exact));
                 }
             } else {
-                request
-                    .headers_mut()
-                    .insert(header::TRANSFER_ENCODING, http::HeaderValue::from_static("chunked"));
+                request.headers_mut().insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
             }
             incoming.map_err(|error| -> BodyError { error.into() }).boxed_unsync()
         }
@@ -212,7 +232,8 @@ impl http_body::Body for Streaming {
                             return Poll::Ready(Some(Ok(Frame::data(clean))));
                         }
                     }
-                    Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
+                    // Trailers are for the next hop that asked for them; the agent's `TE` was not passed on.
+                    Err(_) => {}
                 },
                 None => {
                     if let Some((pool, destination, link)) = self.home.take() {

@@ -20,6 +20,8 @@ use crate::upstream::{Body, whole};
 
 /// The page of a code.
 const DOCS: &str = "https://oncegate.dev/refusals";
+/// Says that an answer comes from the record.
+pub const REPLAY_HEADER: &str = "x-idempotent-replay";
 /// Longest reason phrase; 170 characters survived in every client tested.
 const REASON_BYTES_MAX: usize = 170;
 /// Fields of a provider that are not passed on: retry hints make clients send again, and ours are ours alone.
@@ -100,7 +102,7 @@ fn recorded(view: &EffectView, repeat: bool, shape: Option<&Adapter>) -> Respons
     name_effect(&mut response, view);
     outcome(&mut response, outcome_word(&view.stage));
     if repeat {
-        set(&mut response, "x-idempotent-replay", "current-state");
+        set(&mut response, REPLAY_HEADER, "current-state");
     }
     response
 }
@@ -218,7 +220,7 @@ fn from_provider(
 /// Whether a field from a provider stops here: it forges one of ours, or it makes clients send again.
 #[must_use]
 pub fn is_ours_or_hint(name: &str) -> bool {
-    name.starts_with("oncegate-") || name == "x-idempotent-replay" || NOT_PASSED_ON.contains(&name)
+    name.starts_with("oncegate-") || name == REPLAY_HEADER || NOT_PASSED_ON.contains(&name)
 }
 
 fn outcome_word(stage: &Stage) -> &'static str {

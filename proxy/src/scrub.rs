@@ -185,6 +185,9 @@ fn spellings(value: &str) -> BTreeSet<String> {
     }
     let json = value.replace('\\', "\\\\").replace('"', "\\\"");
     all.insert(json.replace('/', "\\/"));
+    // Gson and Go escape what means something in HTML.
+    let escaped = |c: char| if "<>&='".contains(c) { format!("\\u{:04x}", u32::from(c)) } else { c.into() };
+    all.insert(json.chars().map(escaped).collect());
     all.insert(json);
     let html = value.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;");
     all.insert(html.replace('\'', "&#39;"));

@@ -87,6 +87,11 @@ fn planted_secret() {
     answers.push(agent.refund(None, "payment_intent=pi_6&amount=100"));
     shop.provider.on_read(Reply::with("200 OK", &header, &shown));
     answers.push(agent.ask("api.stripe.com", &Ask::get("/v1/refunds/re_1")));
+    // Where a scrubber could forget to look: the reason phrase, and a field that is no text.
+    let odd =
+        format!("HTTP/1.1 400 No {CREDENTIAL}\r\nX-You-Sent: é{CREDENTIAL}\r\nContent-Length: 2\r\n\r\n{{}}");
+    shop.provider.on_read(Reply::raw(odd));
+    answers.push(agent.ask("api.stripe.com", &Ask::get("/v1/refunds/re_1")));
     // Refusals on the way in, and a wrong key.
     answers.push(agent.refund(None, VARIED));
     answers.push(agent.ask("api.stripe.com", &Ask::form("/v1/refunds", "amount=-1&payment_intent=pi_7")));
