@@ -15,10 +15,9 @@ use oncegate_policy::authority::Authority;
 use oncegate_policy::caller::CallerName;
 use oncegate_policy::refusal::{Code, Refusal};
 use oncegate_policy::url_template::Scheme;
-use tokio::sync::watch;
 
 use crate::canned::Canned;
-use crate::listener::stopped;
+use crate::listener::{Seat, stopped};
 use crate::receive::Via;
 use crate::state::Sidecar;
 use crate::upstream::wire::Stream;
@@ -37,11 +36,12 @@ pub async fn serve(
     sidecar: Arc<Sidecar>,
     stream: Box<dyn Stream>,
     bound_caller: Option<CallerName>,
-    mut stop: watch::Receiver<bool>,
+    seat: Seat,
 ) {
+    let mut stop = seat.stop.clone();
     let service = service_fn(move |request| {
-        let (sidecar, bound_caller) = (Arc::clone(&sidecar), bound_caller.clone());
-        async move { Ok::<_, Infallible>(first_hop(&sidecar, request, bound_caller).await) }
+        let (sidecar, bound_caller, seat) = (Arc::clone(&sidecar), bound_caller.clone(), seat.clone());
+        async move { Ok::<_, Infallible>(first_hop(&sidecar, request, bound_caller, seat).await) }
     });
     let connection = builder().serve_connection(TokioIo::new(Canned::new(stream)), service).with_upgrades();
     let mut connection = std::pin::pin!(connection);
@@ -74,6 +74,7 @@ async fn first_hop(
     sidecar: &Arc<Sidecar>,
     request: Request<Incoming>,
     bound_caller: Option<CallerName>,
+    seat: Seat,
 ) -> Response<Body> {
     // A target that cannot be read is broken whoever sends it; asking for a key first would not mend it.
     let target = match target(&request) {
@@ -84,7 +85,8 @@ async fn first_hop(
         return challenge();
     };
     if request.method() == Method::CONNECT {
-        return tunnel::open(sidecar, request, Via { caller, scheme: Scheme::Https, authority: target });
+        let via = Via { caller, scheme: Scheme::Https, authority: target };
+        return tunnel::open(sidecar, request, via, seat);
     }
     absolute(sidecar, request, caller, target).await
 }

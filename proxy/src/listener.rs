@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use oncegate_policy::caller::CallerName;
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 
 use crate::connection;
@@ -16,6 +16,9 @@ use crate::upstream::wire::Stream;
 
 /// After a failed accept (descriptors exhausted, for example) the listener waits this long and goes on.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// More connections than descriptors can be had.
+const SEATS_MAX: u32 = 1 << 20;
 
 /// Where agents come in.
 pub enum Socket {
@@ -48,6 +51,14 @@ impl Socket {
     }
 }
 
+/// One agent's place among `max_connections`, kept to the end of its connection and of the tunnel inside it.
+#[derive(Clone)]
+pub struct Seat {
+    /// The sidecar is told to stop.
+    pub stop: watch::Receiver<bool>,
+    _permit: Arc<OwnedSemaphorePermit>,
+}
+
 /// Waits until the sidecar is told to stop; a sender that is gone is a stop as well.
 pub async fn stopped(stop: &mut watch::Receiver<bool>) {
     drop(stop.wait_for(|stop| *stop).await);
@@ -61,7 +72,9 @@ pub async fn serve(
     mut stop: watch::Receiver<bool>,
     grace: Duration,
 ) {
-    let permits = Arc::new(Semaphore::new(sidecar.snapshot().config.proxy.max_connections));
+    let seats = u32::try_from(sidecar.snapshot().config.proxy.max_connections).unwrap_or(SEATS_MAX);
+    let seats = seats.min(SEATS_MAX);
+    let permits = Arc::new(Semaphore::new(seats as usize));
     let mut connections = JoinSet::new();
     loop {
         let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { break };
@@ -71,11 +84,13 @@ pub async fn serve(
         };
         match accepted {
             Ok(stream) => {
-                let (sidecar, caller, stop) = (Arc::clone(&sidecar), bound_caller.clone(), stop.clone());
-                connections.spawn(async move {
-                    connection::serve(sidecar, stream, caller, stop).await;
-                    drop(permit);
-                });
+                let seat = Seat { stop: stop.clone(), _permit: Arc::new(permit) };
+                connections.spawn(connection::serve(
+                    Arc::clone(&sidecar),
+                    stream,
+                    bound_caller.clone(),
+                    seat,
+                ));
             }
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be accepted");
@@ -84,11 +99,19 @@ pub async fn serve(
         }
         while connections.try_join_next().is_some() {}
     }
-    let ended = tokio::time::timeout(grace, async { while connections.join_next().await.is_some() {} }).await;
+    // Closed before the wait: who comes now is turned away, not left in the backlog.
+    let file = socket.path().map(Path::to_owned);
+    drop(socket);
+    let ended = tokio::time::timeout(grace, async {
+        while connections.join_next().await.is_some() {}
+        // Tunnels have outlived their connections; with the last of them every seat is free.
+        drop(permits.acquire_many(seats).await);
+    })
+    .await;
     if ended.is_err() {
         tracing::warn!("some agents' connections were still open at the end and were closed");
     }
-    if let Some(path) = socket.path()
+    if let Some(path) = file
         && let Err(error) = std::fs::remove_file(path)
     {
         tracing::debug!(%error, "the socket's file could not be removed");

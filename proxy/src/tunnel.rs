@@ -16,9 +16,11 @@ use oncegate_policy::exchange::NotSent;
 use oncegate_policy::refusal::{Code, Refusal};
 use tokio::time::Instant;
 use tokio_rustls::LazyConfigAcceptor;
+use tokio_rustls::server::TlsStream;
 
 use crate::canned::Canned;
 use crate::connection::builder;
+use crate::listener::{Seat, stopped};
 use crate::receive::Via;
 use crate::state::Sidecar;
 use crate::upstream::dial::{self, Destination};
@@ -40,7 +42,12 @@ enum Inside {
 }
 
 /// Answers a `CONNECT`.
-pub fn open(sidecar: &Arc<Sidecar>, mut request: Request<Incoming>, via: Via) -> Response<Body> {
+pub fn open(
+    sidecar: &Arc<Sidecar>,
+    mut request: Request<Incoming>,
+    via: Via,
+    mut seat: Seat,
+) -> Response<Body> {
     let snapshot = sidecar.snapshot();
     let declared = snapshot.host(&via.authority).is_some_and(|host| !host.plain);
     let refusal = || front::undeclared_host(&via.authority.host);
@@ -48,7 +55,13 @@ pub fn open(sidecar: &Arc<Sidecar>, mut request: Request<Incoming>, via: Via) ->
     let inside = match (declared, snapshot.config.proxy.undeclared_hosts) {
         (true, _) => Inside::Governed,
         (false, Undeclared::Tunnel) => {
-            tokio::spawn(blind(upgrade, via.authority));
+            tokio::spawn(async move {
+                // Its bytes are not read, so there is no good moment to end it at.
+                tokio::select! {
+                    () = blind(upgrade, via.authority) => {}
+                    () = stopped(&mut seat.stop) => {}
+                }
+            });
             return Response::new(whole(Bytes::new()));
         }
         (false, Undeclared::Deny) if via.authority.port == 443 => Inside::Refused(refusal()),
@@ -57,7 +70,7 @@ pub fn open(sidecar: &Arc<Sidecar>, mut request: Request<Incoming>, via: Via) ->
     let sidecar = Arc::clone(sidecar);
     tokio::spawn(async move {
         let host = via.authority.clone();
-        if let Err(cause) = intercept(sidecar, upgrade, via, inside).await {
+        if let Err(cause) = intercept(sidecar, upgrade, via, inside, seat).await {
             tracing::debug!(cause, host = %host, "a tunnel ended");
         }
     });
@@ -70,7 +83,43 @@ async fn intercept(
     upgrade: OnUpgrade,
     via: Via,
     inside: Inside,
+    mut seat: Seat,
 ) -> Result<(), String> {
+    let (tls, inside) = tokio::select! {
+        accepted = accept(&sidecar, upgrade, &via, inside) => accepted?,
+        () = stopped(&mut seat.stop) => return Ok(()),
+    };
+    let service = service_fn(move |request: Request<Incoming>| {
+        let (sidecar, via, inside) = (Arc::clone(&sidecar), via.clone(), inside.clone());
+        async move {
+            Ok::<_, Infallible>(match inside {
+                Inside::Governed => still_declared(&sidecar, request, via).await,
+                Inside::Refused(refusal) => {
+                    respond::refused(&refusal, sidecar.snapshot().shape(&via.authority))
+                }
+            })
+        }
+    });
+    let connection = builder().serve_connection(TokioIo::new(Canned::new(Box::new(tls))), service);
+    let mut connection = std::pin::pin!(connection);
+    // As outside the tunnel: what is being answered is answered to its end, and nothing more is taken.
+    tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = stopped(&mut seat.stop) => {
+            connection.as_mut().graceful_shutdown();
+            connection.as_mut().await
+        }
+    }
+    .map_err(|error| crate::upstream::chain(&error))
+}
+
+/// The agent's side of the TLS, and what is to be said inside it.
+async fn accept(
+    sidecar: &Sidecar,
+    upgrade: OnUpgrade,
+    via: &Via,
+    inside: Inside,
+) -> Result<(TlsStream<TokioIo<Upgraded>>, Inside), String> {
     let text = |error: &dyn std::error::Error| crate::upstream::chain(error);
     let upgraded = upgrade.await.map_err(|error| text(&error))?;
     let accepting = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), TokioIo::new(upgraded));
@@ -87,22 +136,7 @@ async fn intercept(
         .await
         .map_err(|_| "no TLS handshake in time".to_owned())?
         .map_err(|error| text(&error))?;
-    let service = service_fn(move |request: Request<Incoming>| {
-        let (sidecar, via, inside) = (Arc::clone(&sidecar), via.clone(), inside.clone());
-        async move {
-            Ok::<_, Infallible>(match inside {
-                Inside::Governed => still_declared(&sidecar, request, via).await,
-                Inside::Refused(refusal) => {
-                    respond::refused(&refusal, sidecar.snapshot().shape(&via.authority))
-                }
-            })
-        }
-    });
-    builder()
-        .serve_connection(TokioIo::new(Canned::new(Box::new(tls))), service)
-        .with_upgrades()
-        .await
-        .map_err(|error| text(&error))
+    Ok((tls, inside))
 }
 
 /// A caller or a host that was taken out of the configuration while the tunnel was open is refused at its next
