@@ -57,7 +57,10 @@ async fn read(
             let body = Passing::Whole(body.unwrap_or_default());
             passthrough::forward(sidecar, snapshot, host, action, head, body).await
         }
-        Meaning::Governed(named) => Ok(govern(sidecar, snapshot, host, head, &parts.headers, named).await),
+        Meaning::Governed(named) => {
+            receive::readable(&head.headers)?;
+            Ok(govern(sidecar, snapshot, host, head, &parts.headers, named).await)
+        }
     }
 }
 

@@ -98,6 +98,10 @@ pub fn with_body(
         )
     };
     let (body_kind, members) = body::read(content_type(head)?, &body).map_err(|fault| unreadable(&fault))?;
+    if body_kind == BodyKind::Form && members.get("_method").is_some() {
+        let sentence = "The form asks for another method than the request line. Nothing was sent.";
+        return Err(Refusal::new(Code::Ambiguous, sentence));
+    }
     let mut last_fault = None;
     for candidate in candidates {
         let named = ActionName::parse(candidate.action);

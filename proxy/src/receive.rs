@@ -59,6 +59,9 @@ const HOP_BY_HOP: [&str; 12] = [
 /// Fields that ask a server to take one method for another.
 const METHOD_OVERRIDES: [&str; 3] = ["x-http-method-override", "x-http-method", "x-method-override"];
 
+/// Fields that make some servers serve another path than that of the request line.
+const PATH_OVERRIDES: [&str; 2] = ["x-original-url", "x-rewrite-url"];
+
 /// Reads a head. `parts` come from an HTTP/1.1 parser that has refused broken framing already.
 ///
 /// # Errors
@@ -77,6 +80,9 @@ pub fn head(parts: &http::request::Parts, via: Via) -> Result<Head, Refusal> {
     one_authority(parts, &via.authority, via.scheme)?;
     if let Some(name) = METHOD_OVERRIDES.iter().find(|name| parts.headers.contains_key(**name)) {
         return Err(ambiguous(format!("The header {name} asks for another method than the request line.")));
+    }
+    if let Some(name) = PATH_OVERRIDES.iter().find(|name| parts.headers.contains_key(**name)) {
+        return Err(ambiguous(format!("The header {name} asks for another path than the request line.")));
     }
     let raw = parts.uri.path_and_query().map_or("/", |raw| raw.as_str());
     let (raw_path, raw_query) = match raw.split_once('?') {
@@ -104,6 +110,11 @@ pub fn head(parts: &http::request::Parts, via: Via) -> Result<Head, Refusal> {
 fn one_framing(headers: &HeaderMap) -> Result<(), Refusal> {
     let lengths = headers.get_all(header::CONTENT_LENGTH).iter().count();
     let encodings = headers.get_all(header::TRANSFER_ENCODING).iter().count();
+    let other = |value: &HeaderValue| !value.as_bytes().eq_ignore_ascii_case(b"chunked");
+    if headers.get_all(header::TRANSFER_ENCODING).iter().any(other) {
+        let sentence = "The body is in a transfer coding other than chunked. Nothing was sent.";
+        return Err(Refusal::new(Code::InvalidRequest, sentence));
+    }
     if lengths + encodings > 1 {
         let sentence = "The request says in two ways where its body ends. Nothing was sent.";
         return Err(Refusal::new(Code::InvalidRequest, sentence));
@@ -170,6 +181,27 @@ pub fn end_to_end(headers: &HeaderMap) -> HeaderMap {
 #[must_use]
 pub fn is_hop_by_hop(name: &str) -> bool {
     HOP_BY_HOP.contains(&name)
+}
+
+/// What is judged has to be what is sent, so a governed request has nothing that is passed over when it is judged:
+/// no field that is not text, and no packed body.
+///
+/// # Errors
+/// `invalid_request`.
+pub fn readable(headers: &HeaderMap) -> Result<(), Refusal> {
+    let refuse = |sentence: String| Err(Refusal::new(Code::InvalidRequest, sentence));
+    if let Some((name, _)) = headers.iter().find(|(_, value)| value.to_str().is_err()) {
+        return refuse(format!(
+            "The header {name} has characters other than printable ASCII. Nothing was sent."
+        ));
+    }
+    let packed = |value: &HeaderValue| !value.as_bytes().eq_ignore_ascii_case(b"identity");
+    if headers.get_all(header::CONTENT_ENCODING).iter().any(packed) {
+        return refuse(
+            "The body is packed (Content-Encoding); send it as it is. Nothing was sent.".to_owned(),
+        );
+    }
+    Ok(())
 }
 
 /// The whole body of a request that may be a governed write.

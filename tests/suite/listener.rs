@@ -233,3 +233,55 @@ fn the_ca_is_nobody_else_s() {
     drop(home.serve());
     assert_eq!(std::fs::read_to_string(home.path("ca/ca.pem")).unwrap(), ours, "made once");
 }
+
+#[test]
+fn a_read_is_answered_in_the_providers_words_only() {
+    let shop = Shop::open();
+    let sidecar = shop.home.serve();
+    for (came, status, body) in [
+        // Bare as hyper's own refusals are, and still not one of ours.
+        ("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n", 400, ""),
+        // Two framings: the chunks say where it ends (RFC 9112 section 6.3).
+        (
+            "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+            200,
+            "hello",
+        ),
+    ] {
+        shop.provider.on_read(Reply::raw(came));
+        let answer = sidecar.billing().ask("api.stripe.com", &Ask::get("/v1/refunds/re_1"));
+        assert_eq!((answer.status, answer.text().as_str()), (status, body), "{answer:?}");
+        assert_eq!(answer.header("oncegate-outcome"), None, "{answer:?}");
+    }
+}
+
+#[test]
+fn a_governed_request_has_nothing_that_is_passed_over_when_it_is_judged() {
+    let shop = Shop::open();
+    let sidecar = shop.home.serve();
+    for (name, value) in
+        [("Stripe-Account", "acct_é"), ("Content-Encoding", "gzip"), ("X-Original-URL", "/v1/charges")]
+    {
+        let answer = sidecar.billing().ask("api.stripe.com", &Ask::refund(REFUND).field(name, value));
+        assert_eq!(answer.outcome(), "refused", "{name}: {answer:?}");
+    }
+    assert_eq!(shop.writes(), 0);
+}
+
+#[test]
+fn a_tunnel_keeps_its_place_among_the_connections() {
+    let shop = Shop::open_with(|at| stripe_conf(at).proxy("max_connections = 2"));
+    let sidecar = shop.home.serve();
+    let agent = sidecar.billing();
+    let held = [agent.tunnel("api.stripe.com"), agent.tunnel("api.stripe.com")];
+    let mut third = agent.connect();
+    third.stream.write_all(CONNECT).unwrap();
+    third.stream.set_read_timeout(Some(std::time::Duration::from_millis(300))).unwrap();
+    assert!(third.head().is_err(), "both places are taken");
+    for tunnel in held {
+        tunnel.hang_up();
+    }
+    third.stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    assert!(third.head().unwrap().is_some(), "and now one is free");
+    assert_eq!(sidecar.stop(), 0);
+}
