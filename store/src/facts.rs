@@ -48,7 +48,7 @@ pub(crate) fn read(connection: &Connection, asking: &Asking<'_>, now: Timestamp)
         Some(subject) => known(
             connection,
             "WHERE action = ?1 AND subject = ?2 AND subject IS NOT NULL
-                 AND stage IN ('ready', 'dispatching', 'reconciling') ORDER BY key LIMIT 1",
+                 AND stage NOT IN ('settled', 'rejected') AND stage <> 'awaiting_approval' ORDER BY key LIMIT 1",
             [action, subject],
         )?,
         None => None,
@@ -74,7 +74,7 @@ fn identical(connection: &Connection, asking: &Asking<'_>, now: Timestamp) -> Re
     let open = known(
         connection,
         "WHERE fingerprint = ?2 AND action = ?1
-             AND stage IN ('awaiting_approval', 'ready', 'dispatching', 'reconciling') ORDER BY key LIMIT 1",
+             AND stage NOT IN ('settled', 'rejected') ORDER BY key LIMIT 1",
         (action, fingerprint),
     )?;
     if open.is_some() {

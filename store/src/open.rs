@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use oncegate_policy::id::OwnerId;
 use oncegate_policy::time::Timestamp;
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, params};
 
 use crate::claim::Living;
@@ -104,6 +105,7 @@ fn writing(path: &Path) -> Result<Connection, OpenError> {
 }
 
 fn configure(connection: &Connection) -> rusqlite::Result<()> {
+    keep_plans(connection)?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
     connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
@@ -113,9 +115,17 @@ fn configure(connection: &Connection) -> rusqlite::Result<()> {
     // The writer folds the log itself, between commits.
     connection.pragma_update_and_check(None, "wal_autocheckpoint", 0, |_| Ok(()))?;
     connection.pragma_update_and_check(None, "journal_size_limit", LOG_BYTES_KEPT, |_| Ok(()))?;
+    // Savepoints keep their undo pages here and not in a file.
+    connection.pragma_update(None, "temp_store", "MEMORY")?;
     // An erased request body is overwritten, not only unlinked.
     connection.pragma_update_and_check(None, "secure_delete", true, |_| Ok(()))?;
     Ok(())
+}
+
+/// A plan never depends on what is bound. Otherwise SQLite prepares every statement again that meets a partial
+/// index with other values than last time: ten times the work of running it.
+fn keep_plans(connection: &Connection) -> rusqlite::Result<()> {
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map(drop)
 }
 
 fn require(
@@ -148,6 +158,7 @@ pub(crate) fn reading(path: &Path) -> Result<Connection, OpenError> {
     }
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).map_err(failed)?;
+    keep_plans(&connection).map_err(failed)?;
     connection.busy_timeout(BUSY_TIMEOUT).map_err(failed)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
     migrate::require(&connection, path)?;

@@ -262,7 +262,7 @@ fn list(connection: &Connection, filter: &EffectFilter) -> Result<EffectList, Fa
     })
 }
 
-const OPEN: &str = "e.stage IN ('awaiting_approval', 'ready', 'dispatching', 'reconciling')";
+const OPEN: &str = "e.stage NOT IN ('settled', 'rejected')";
 const ENDED: &str = "e.stage IN ('settled', 'rejected')";
 
 /// The stages from which the outcome is derived, as in `Stage::outcome`.

@@ -184,7 +184,7 @@ fn open_on_subject(connection: &Connection, effect: &Effect) -> Result<Option<Ef
     let Some(subject) = &effect.view.subject else { return Ok(None) };
     let mut statement = connection.prepare_cached(
         "SELECT id FROM effect WHERE action = ?1 AND subject = ?2 AND subject IS NOT NULL AND key <> ?3
-             AND stage IN ('ready', 'dispatching', 'reconciling') AND stage <> 'ready' LIMIT 1",
+             AND stage NOT IN ('settled', 'rejected') AND stage NOT IN ('awaiting_approval', 'ready') LIMIT 1",
     )?;
     let found: Option<String> = statement
         .query_row(params![effect.view.action.as_str(), subject, effect.key], |found| found.get(0))

@@ -1,5 +1,7 @@
 -- The first schema. The database repeats every rule that must never break, so that a fault in the program, or a
 -- hand at the sqlite3 shell, is refused and not believed. Times are milliseconds since 1970, UTC.
+-- Lists of more than two words are spelled out in the checks of hot tables: SQLite builds a table for each IN list
+-- that is longer, whenever the statement runs.
 
 -- One run of the process: a dispatch of an earlier run has no living owner.
 CREATE TABLE run (
@@ -62,11 +64,11 @@ CREATE TABLE effect (
     CHECK ((stage = 'rejected') = (rejection IS NOT NULL)
            AND (rejection IS NULL) = (rejected_at IS NULL)
            AND (rejection_code IS NOT NULL) = (rejection IS 'refused')),
-    CHECK (rejection IN ('refused', 'denied', 'expired')),
+    CHECK (CASE rejection WHEN 'refused' THEN 1 WHEN 'denied' THEN 1 WHEN 'expired' THEN 1 ELSE rejection IS NULL END),
     CHECK (CASE result
         WHEN 'confirmed'    THEN verification = 'provider'
         WHEN 'acknowledged' THEN verification IN ('unverified', 'manual')
-        WHEN 'failed'       THEN verification IN ('unverified', 'provider', 'manual')
+        WHEN 'failed'       THEN verification = 'provider' OR verification IN ('unverified', 'manual')
         ELSE result IS NULL END),
     CHECK (CASE stage
         WHEN 'awaiting_approval' THEN approval IS NOT NULL AND expires_at IS NOT NULL AND claimed_at IS NULL
@@ -88,10 +90,9 @@ CREATE UNIQUE INDEX effect_retry_of ON effect (retry_of) WHERE retry_of IS NOT N
 CREATE INDEX effect_retried_by ON effect (retried_by) WHERE retried_by IS NOT NULL;
 CREATE INDEX effect_compensates ON effect (compensates) WHERE compensates IS NOT NULL;
 -- What is open is little, whatever has been settled: these stay small.
-CREATE INDEX effect_open ON effect (fingerprint)
-    WHERE stage IN ('awaiting_approval', 'ready', 'dispatching', 'reconciling');
+CREATE INDEX effect_open ON effect (fingerprint) WHERE stage NOT IN ('settled', 'rejected');
 CREATE INDEX effect_subject ON effect (action, subject)
-    WHERE subject IS NOT NULL AND stage IN ('ready', 'dispatching', 'reconciling');
+    WHERE subject IS NOT NULL AND stage NOT IN ('settled', 'rejected');
 CREATE INDEX effect_due ON effect (next_look_at) WHERE stage = 'reconciling' AND next_look_at IS NOT NULL;
 CREATE INDEX effect_waiting ON effect (expires_at) WHERE stage = 'awaiting_approval';
 CREATE INDEX effect_ready ON effect (created_at) WHERE stage = 'ready';
@@ -101,9 +102,12 @@ WHEN NEW.stage NOT IN ('awaiting_approval', 'dispatching')
 BEGIN SELECT RAISE(ABORT, 'an effect begins as awaiting_approval or dispatching'); END;
 
 CREATE TRIGGER effect_moves BEFORE UPDATE ON effect
-WHEN NEW.stage IS NOT OLD.stage AND (OLD.stage || '>' || NEW.stage) NOT IN (
-    'awaiting_approval>ready', 'awaiting_approval>rejected', 'ready>dispatching', 'ready>rejected',
-    'dispatching>reconciling', 'dispatching>settled', 'reconciling>settled')
+WHEN NEW.stage IS NOT OLD.stage AND NOT CASE OLD.stage
+    WHEN 'awaiting_approval' THEN NEW.stage IN ('ready', 'rejected')
+    WHEN 'ready'             THEN NEW.stage IN ('dispatching', 'rejected')
+    WHEN 'dispatching'       THEN NEW.stage IN ('reconciling', 'settled')
+    WHEN 'reconciling'       THEN NEW.stage = 'settled'
+    ELSE 0 END
 BEGIN SELECT RAISE(ABORT, 'a stage never goes backwards'); END;
 
 -- The end is the end; only what was acknowledged may still be seen at the provider.
@@ -144,7 +148,7 @@ CREATE TABLE request (
 CREATE TABLE response (
     effect   INTEGER PRIMARY KEY REFERENCES effect (key),
     at       INTEGER NOT NULL,
-    source   TEXT    NOT NULL CHECK (source IN ('dispatch', 'replay', 'read_back')),
+    source   TEXT    NOT NULL CHECK (source = 'dispatch' OR source IN ('replay', 'read_back')),
     status   INTEGER NOT NULL CHECK (status BETWEEN 100 AND 999),
     reason   TEXT,
     headers  TEXT    NOT NULL,
@@ -165,14 +169,15 @@ CREATE TABLE attempt (
     key         INTEGER PRIMARY KEY,
     id          TEXT    NOT NULL UNIQUE CHECK (id GLOB 'att_*'),
     effect      INTEGER NOT NULL REFERENCES effect (key),
-    kind        TEXT    NOT NULL CHECK (kind IN ('dispatch', 'replay', 'reconcile')),
+    kind        TEXT    NOT NULL CHECK (kind = 'dispatch' OR kind IN ('replay', 'reconcile')),
     author      TEXT,
     run         INTEGER NOT NULL REFERENCES run (key),
     started_at  INTEGER NOT NULL,
     ended_at    INTEGER,
-    verdict     TEXT CHECK (verdict IN ('succeeded', 'failed', 'unknown')),
-    seen        TEXT CHECK (seen IN ('not_sent', 'answered', 'lost',
-                                     'matched', 'provider_failed', 'no_match', 'unreadable')),
+    verdict     TEXT CHECK (verdict = 'succeeded' OR verdict IN ('failed', 'unknown')),
+    seen        TEXT CHECK (CASE seen WHEN 'answered' THEN 1 WHEN 'lost' THEN 1 WHEN 'not_sent' THEN 1
+                                WHEN 'matched' THEN 1 WHEN 'provider_failed' THEN 1 WHEN 'no_match' THEN 1
+                                WHEN 'unreadable' THEN 1 ELSE seen IS NULL END),
     step        TEXT,
     cause       TEXT,
     status      INTEGER,
@@ -241,7 +246,7 @@ CREATE TABLE hold (
     effect     INTEGER NOT NULL REFERENCES effect (key),
     limit_key  INTEGER NOT NULL REFERENCES impact_limit (key),
     amount     INTEGER NOT NULL CHECK (amount >= 0),
-    state      TEXT    NOT NULL CHECK (state IN ('held', 'consumed', 'released')),
+    state      TEXT    NOT NULL CHECK (state = 'held' OR state IN ('consumed', 'released')),
     consumed   INTEGER CHECK (consumed >= 0),
     ended_at   INTEGER,
     UNIQUE (effect, limit_key),
@@ -340,7 +345,7 @@ SELECT id, stage, action, subject, amount, unit, max(0, unixepoch() - created_at
     strftime('%Y-%m-%dT%H:%M:%SZ', next_look_at / 1000, 'unixepoch'),
     (SELECT event.text FROM event WHERE event.effect = effect.id AND event.text IS NOT NULL ORDER BY event.seq DESC LIMIT 1)
 FROM effect
-WHERE stage IN ('awaiting_approval', 'ready', 'dispatching', 'reconciling');
+WHERE stage NOT IN ('settled', 'rejected');
 
 CREATE VIEW exposure ("limit", dimension, unit, period, period_start, amount, consumed, reserved, unknown_exposure,
                       available) AS

@@ -15,6 +15,7 @@ mod limits;
 mod looks;
 mod model;
 mod rules;
+mod speed;
 #[cfg(feature = "failpoints")]
 mod stops;
 mod support;
