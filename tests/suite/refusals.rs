@@ -1,7 +1,7 @@
 //! Every page of `docs/refusals/`: a request that earns the code, over a real socket, and an answer that is as the
 //! page says. Nothing but what the page admits reaches the provider.
 
-use std::{fs, path::PathBuf};
+use std::{fs, net::SocketAddr, path::PathBuf};
 
 use oncegate_tests::{
     agent::Ask,
@@ -19,12 +19,13 @@ use crate::shop::{DESK, REFUND, Shop, VARIED, desk_conf, ticket};
 /// What earns a code: plays in a shop of its own and gives the answer.
 type Scene = fn() -> Answer;
 
-const SCENES: [(&str, Scene); 19] = [
+const SCENES: [(&str, Scene); 20] = [
     ("outcome_unknown", outcome_unknown),
     ("not_sent", not_sent),
     ("key_reuse", key_reuse),
     ("unresolved_effect", unresolved_effect),
     ("approval_required", approval_required),
+    ("denied", denied),
     ("limit_exceeded", limit_exceeded),
     ("amount_unbounded", amount_unbounded),
     ("halted", halted),
@@ -42,8 +43,7 @@ const SCENES: [(&str, Scene); 19] = [
 ];
 
 /// Codes that no request earns at the proxy listener by itself, and why.
-const NOT_HERE: [(&str, &str); 4] = [
-    ("denied", "needs a person who denies; played with the approvals"),
+const NOT_HERE: [(&str, &str); 3] = [
     ("in_flight", "a duplicate waits at this listener"),
     ("stale_preview", "previews belong to the API listener"),
     ("overloaded", "takes 4096 waiting admissions; the store's own tests fill a small queue"),
@@ -88,7 +88,7 @@ fn every_code_is_produced_as_its_page_says() {
 
 /// A shop with a sidecar; `sent` writes may reach the provider, and no more.
 fn play(
-    conf: impl FnOnce(std::net::SocketAddr) -> Conf,
+    conf: impl FnOnce(SocketAddr) -> Conf,
     sent: usize,
     scene: impl FnOnce(&Shop, &Sidecar) -> Answer,
 ) -> Answer {
@@ -145,8 +145,11 @@ fn unresolved_effect() -> Answer {
 }
 
 fn approval_required() -> Answer {
-    let conf = |at| Conf::default().stripe_host(at).refund("requires_approval = true").daily_limit(50_000);
-    play(conf, 0, |_, sidecar| sidecar.billing().refund(None, REFUND))
+    play(approval_conf, 0, |_, sidecar| sidecar.billing().refund(None, REFUND))
+}
+
+fn approval_conf(at: SocketAddr) -> Conf {
+    Conf::default().stripe_host(at).refund("requires_approval = true").daily_limit(50_000)
 }
 
 fn limit_exceeded() -> Answer {
@@ -165,17 +168,28 @@ impact = { dimension = "money", unit = "usd", amount = "input.amount", bound = "
 }
 
 fn halted() -> Answer {
-    let shop = Shop::open();
-    assert_eq!(shop.home.serve().stop(), 0, "the database is there");
-    let db = Connection::open(shop.home.path("oncegate.db")).unwrap();
-    db.execute("insert into halt (reason, by, at) values ('the books are being closed', 'ops', 0)", [])
-        .unwrap();
-    drop(db);
-    let sidecar = shop.home.serve();
-    let answer = sidecar.billing().refund(None, REFUND);
-    assert!(answer.text().contains("the books are being closed"), "{answer:?}");
-    assert_eq!((shop.writes(), shop.home.money()), (0, (0, 0, 0)));
-    answer
+    play(stripe_conf, 0, |shop, sidecar| {
+        let halt = sidecar.cli(&shop.home, "ops", &["halt", "--reason", "the books are being closed"]);
+        assert_eq!(halt.code, 0, "{halt:?}");
+        let answer = sidecar.billing().refund(None, REFUND);
+        assert!(answer.text().contains("the books are being closed"), "{answer:?}");
+        answer
+    })
+}
+
+/// A key that somebody chose stays with what was denied; without one, the next request asks anew.
+fn denied() -> Answer {
+    play(approval_conf, 0, |shop, sidecar| {
+        let chosen = Some("refund:ord_1");
+        sidecar.billing().refund(chosen, REFUND).assert_own(403, "oncegate_approval_required");
+        let asked = sidecar.cli(&shop.home, "ops", &["approvals", "--json"]).json();
+        let approval = asked[0]["id"].as_str().expect("its id").to_owned();
+        let own = sidecar.cli(&shop.home, "billing-agent", &["deny", &approval]);
+        assert_ne!(own.code, 0, "not the asker's to decide: {own:?}");
+        let deny = sidecar.cli(&shop.home, "ops", &["deny", &approval, "--note", "not this customer"]);
+        assert!(deny.out.contains("denied"), "{deny:?}");
+        sidecar.billing().refund(chosen, REFUND)
+    })
 }
 
 fn undeclared() -> Answer {
