@@ -71,7 +71,7 @@ impl Declared {
 
     fn try_plan(&self, request: &Request<'_>) -> Result<Plan, Refusal> {
         let scope = Scope::of_input(request.input);
-        let subject = self.subject.as_ref().map(|template| template.render(&scope)).transpose();
+        let subject = self.subject.as_ref().map(|template| template.render_identity(&scope)).transpose();
         let subject = subject.map_err(|fault| cannot_render(&fault))?;
         let impact = self.impact.as_ref().map(|rule| impact(rule, request.input)).transpose()?;
         Ok(Plan {

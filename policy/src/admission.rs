@@ -157,13 +157,14 @@ fn guards_nothing(known: &Known) -> bool {
 }
 
 fn is_identical_repeat(asked: &Asked, known: &Known, now: Timestamp) -> bool {
-    // A key that somebody chose is taken at its word: it names another operation. So is a retry on purpose.
-    if asked.caller_key.as_ref().is_some_and(|key| !key.generated) || asked.retry_of.is_some() {
+    // A key that somebody chose is taken at its word: it names another operation.
+    if asked.caller_key.as_ref().is_some_and(|key| !key.generated) {
         return false;
     }
     match known.standing {
+        // Whatever else it names: a retry on purpose is of something that failed, not of this.
         Standing::AwaitingApproval | Standing::InFlight | Standing::Unknown => true,
-        Standing::Succeeded(at) => now.since(at) < asked.identical_within,
+        Standing::Succeeded(at) => asked.retry_of.is_none() && now.since(at) < asked.identical_within,
         Standing::Failed | Standing::Rejected => false,
     }
 }
@@ -193,5 +194,41 @@ fn retry_on_purpose(named: &InvocationId, facts: &Facts) -> Decision {
         | Standing::Rejected => refuse(format!(
             "Only a failed invocation can be retried, and {named} has not failed. Nothing was sent."
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn naming_a_failed_invocation_is_no_way_around_an_open_effect() {
+        let known = |standing, effect: &str| Known {
+            effect: EffectId::from_ulid(effect),
+            invocation: InvocationId::from_ulid(effect),
+            fingerprint: Fingerprint::of("refund", &serde_json::json!({}), &[]),
+            standing,
+            retried: false,
+        };
+        let failed = known(Standing::Failed, "01J0000000000000000000000A");
+        let asked = Asked {
+            caller_key: None,
+            declared_key: None,
+            fingerprint: failed.fingerprint.clone(),
+            identical_within: Duration::from_secs(600),
+            retry_of: Some(failed.invocation.clone()),
+        };
+        let now = Timestamp(1_000_000);
+        for standing in [Standing::AwaitingApproval, Standing::InFlight, Standing::Unknown] {
+            let open = known(standing, "01J0000000000000000000000B");
+            let facts = Facts {
+                by_fingerprint: Some(open.clone()),
+                retry_target: Some(failed.clone()),
+                ..Facts::default()
+            };
+            assert_eq!(decide(&asked, &facts, now), Decision::Repeat(open.effect));
+        }
+        let facts = Facts { retry_target: Some(failed.clone()), ..Facts::default() };
+        assert_eq!(decide(&asked, &facts, now), Decision::New { retry_of: Some(failed.invocation) });
     }
 }

@@ -11,7 +11,7 @@ mod strict;
 
 pub use amount::{AmountFault, amount};
 pub use canonical::canonical;
-pub(crate) use canonical::write_text;
+pub(crate) use canonical::{plain_decimal, write_text};
 pub use fault::BodyFault;
 pub(crate) use fault::excerpt;
 pub use select::{get, select};

@@ -7,7 +7,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-use crate::json::{excerpt, get};
+use crate::json::{excerpt, get, plain_decimal};
 
 /// Longest template in bytes.
 pub const MAX_TEMPLATE: usize = 64 * 1024;
@@ -185,6 +185,19 @@ impl Template {
     /// written) or a boolean.
     pub fn render(&self, scope: &Scope<'_>) -> Result<String, RenderFault> {
         self.render_encoded(scope, str::to_owned)
+    }
+
+    /// The text as identity compares it: a number by its value, however it was written. `42`, `42.0` and `4.2e1` are
+    /// one order number, and the provider reads them as one.
+    pub fn render_identity(&self, scope: &Scope<'_>) -> Result<String, RenderFault> {
+        let mut out = String::new();
+        for piece in &self.pieces {
+            match (piece, piece.as_input().and_then(|path| get(scope.input, path))) {
+                (_, Some(Value::Number(number))) => out.push_str(&plain_decimal(number.as_str())),
+                (_, _) => out.push_str(&piece.resolve(scope)?),
+            }
+        }
+        Ok(out)
     }
 
     /// The text for one request, with `encode` applied to every placed value and not to the template's own

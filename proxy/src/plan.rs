@@ -145,7 +145,7 @@ pub(crate) fn identify(
     let scope = Scope { input: &asking.input, effect_id: None, effect_key: None, response: None };
     let declared_key = match &action.operation_key {
         None => None,
-        Some(template) => Some(template.render(&scope).map_err(|fault| {
+        Some(template) => Some(template.render_identity(&scope).map_err(|fault| {
             invalid(format!("The operation key cannot be made: {fault}. Nothing was sent."))
         })?),
     };

@@ -93,7 +93,7 @@ pub(crate) fn write_text(text: &str, out: &mut String) {
 }
 
 /// The exact value of a JSON number in plain decimal notation: `1.20e1` is `12`, `-0` is `0`.
-fn plain_decimal(number: &str) -> String {
+pub(crate) fn plain_decimal(number: &str) -> String {
     let (sign, unsigned) = match number.strip_prefix('-') {
         Some(rest) => ("-", rest),
         None => ("", number),

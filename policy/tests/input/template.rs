@@ -105,6 +105,19 @@ fn what_is_not_there_is_named() {
 }
 
 #[test]
+fn identity_takes_a_number_by_its_value() {
+    for number in ["42", "42.0", "4.2e1", "\"42\""] {
+        let input = strict(format!(r#"{{"order": {number}}}"#).as_bytes()).unwrap();
+        let scope = Scope::of_input(&input);
+        let key = template("order:{{input.order}}").render_identity(&scope);
+        assert_eq!(key.as_deref(), Ok("order:42"), "{number}");
+    }
+    let nothing = json!({ "order": null });
+    let fault = template("{{input.order}}").render_identity(&Scope::of_input(&nothing));
+    assert!(matches!(fault, Err(RenderFault::Null { .. })), "{fault:?}");
+}
+
+#[test]
 fn a_placed_value_is_never_read_as_a_template() {
     let input = json!({ "a": "{{input.b}}{{secret:KEY}}", "b": "x" });
     let rendered = template("{{input.a}}").render(&Scope::of_input(&input));
