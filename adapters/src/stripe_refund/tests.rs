@@ -174,8 +174,12 @@ fn scope_headers_make_another_request_and_another_account() {
         assert_eq!(plan.fingerprint_scope, pairs(&scope), "{headers:?}");
         assert_eq!(plan.resource.as_deref(), Some(resource), "{headers:?}");
     }
-    let twice = Came::form(form).with(&[("stripe-account", "acct_1"), ("stripe-account", "acct_2")]);
-    assert_eq!(refused(refund().plan(&twice.request())), Some(Code::Ambiguous));
+    for headers in
+        [vec![("stripe-account", "acct_1"), ("stripe-account", "acct_2")], vec![("stripe-account", "")]]
+    {
+        let came = Came::form(form).with(&headers);
+        assert_eq!(refused(refund().plan(&came.request())), Some(Code::Ambiguous), "{headers:?}");
+    }
     let nowhere = StripeRefund { account: None, ..refund() };
     assert_eq!(ready(nowhere.plan(&Came::form(form).request())).resource.as_deref(), Some("pi_1"));
 }
