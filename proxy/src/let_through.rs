@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use http::{HeaderMap, Method, Request, Uri};
+use oncegate_policy::authority::Authority;
 use oncegate_policy::caller::CallerName;
 use oncegate_policy::classify;
 use oncegate_policy::id::EffectId;
@@ -145,6 +146,13 @@ async fn rebuilt(
     let (action, adapter) = snapshot.action(kept.view.action.as_str()).ok_or_else(gone)?;
     let authority = adapting::authority(action);
     let host = snapshot.host(&authority).ok_or_else(gone)?;
+    // What was approved, or sent before, was for the server that the action named then.
+    let uri: Uri = kept.request.url.parse().map_err(|_| gone())?;
+    let scheme = adapting::scheme(action);
+    let kept_for = uri.authority().map(|named| Authority::parse(named.as_str(), Some(scheme.default_port())));
+    if uri.scheme_str() != Some(scheme.as_str()) || kept_for != Some(Ok(authority.clone())) {
+        return Err(gone());
+    }
     let memory: Value = serde_json::from_str(&kept.memory).unwrap_or_default();
     let scope = Scope {
         input: &memory["input"],
@@ -156,11 +164,10 @@ async fn rebuilt(
     let scrubber = std::mem::take(&mut placed.scrubber);
     let unsendable =
         || Refusal::new(Code::InvalidRequest, "The kept request cannot be sent. Nothing was sent.");
-    let uri: Uri = kept.request.url.parse().map_err(|_| unsendable())?;
     let target = uri.path_and_query().map_or("/", |target| target.as_str());
     let method = Method::from_bytes(kept.request.method.as_bytes()).map_err(|_| unsendable())?;
     let request = Request::builder().method(method).uri(target).body(()).map_err(|_| unsendable())?;
-    let to = (&authority, adapting::scheme(action));
+    let to = (&authority, scheme);
     let mut head = inject::outgoing(request, &HeaderMap::new(), &kept.request.headers, &[], to, placed)?;
     inject::set_length(&mut head, kept.request.body.len());
     let request = Prepared {
