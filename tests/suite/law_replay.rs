@@ -1,0 +1,168 @@
+//! Replay: the very same bytes under the provider's key, or nothing at all.
+
+use std::net::SocketAddr;
+
+use oncegate_tests::{
+    agent::Ask, conf::Conf, gate::Gate, provider::Provider, record::Request, script::Reply, sidecar::Home,
+};
+use serde_json::json;
+
+use crate::{
+    law::{call, detail, kinds, lost, ops, says_no},
+    shop::{DESK, REFUND, Shop, TICKETS_PER_DAY, ticket, ticket_action},
+};
+
+const MADE: &str = r#"{"id":"re_made","object":"refund","amount":12000,"status":"succeeded"}"#;
+
+/// What the provider deduplicates on and what it would apply. The order of the fields means nothing to anybody.
+fn sent(request: &Request) -> (String, Vec<(String, String)>, Vec<u8>) {
+    let mut fields = request.head.fields.clone();
+    fields.sort();
+    (format!("{} {}", request.method, request.target), fields, request.body.clone())
+}
+
+#[test]
+fn the_same_bytes_under_the_same_key() {
+    let shop = Shop::open();
+    let sidecar = shop.home.serve();
+    let effect = lost(&shop, &sidecar);
+    shop.provider.on_write(Reply::with("200 OK", &[("Idempotent-Replayed", "true")], MADE));
+    let replayed = ops(&shop.home, &sidecar, &["effect", "replay", &effect]);
+    assert_eq!(replayed.code, 0, "{replayed:?}");
+    let writes = shop.provider.record().writes();
+    assert_eq!(writes.len(), 2);
+    let key = writes[0].head.field("idempotency-key").expect("a provider key");
+    assert!(key.contains(&effect), "{key}");
+    assert_eq!(sent(&writes[0]), sent(&writes[1]), "not a byte differs");
+    let shown = detail(&sidecar, &effect);
+    assert_eq!(json!([shown["outcome"], shown["grade"]]), json!(["succeeded", "acknowledged"]));
+    let attempts: Vec<_> = shown["attempts"].as_array().unwrap().iter().map(|a| a["kind"].clone()).collect();
+    assert_eq!(attempts, ["dispatch", "replay"]);
+    assert!(kinds(&shown).contains(&"replayed"), "{shown}");
+    assert_eq!(shop.home.money(), (12_000, 0, 0));
+    let repeat = sidecar.billing().refund(None, REFUND);
+    assert_eq!((repeat.status, &repeat.json()["id"]), (200, &json!("re_made")), "{repeat:?}");
+    let settled = call(&sidecar, "ops", "POST", &format!("/actions/effects/{effect}/replay"), "");
+    says_no(&settled, 409, "REPLAY_REFUSED", "not_unknown");
+    assert_eq!(shop.writes(), 2);
+}
+
+#[test]
+fn what_a_replay_says_counts_only_if_it_speaks_of_the_first_try() {
+    let shop = Shop::open();
+    let sidecar = shop.home.serve();
+    let effect = lost(&shop, &sidecar);
+    let error = r#"{"error":{"type":"card_error","code":"charge_disputed","message":"no"}}"#;
+    // Turned away at the door, lost again, a fault of the provider's: it is as unknown as before.
+    for reply in [
+        Reply::json("401 Unauthorized", error),
+        Reply::json("429 Too Many Requests", error),
+        Reply::lost(),
+        Reply::json("500 Internal Server Error", error),
+    ] {
+        shop.provider.on_write(reply);
+        assert_eq!(ops(&shop.home, &sidecar, &["effect", "replay", &effect]).code, 13);
+        assert_eq!(shop.home.money(), (0, 12_000, 12_000));
+    }
+    // Its definite refusal of this key settles it.
+    shop.provider.on_write(Reply::json("402 Payment Required", error));
+    assert_eq!(ops(&shop.home, &sidecar, &["effect", "replay", &effect]).code, 1);
+    assert_eq!((shop.home.money(), shop.writes()), ((0, 0, 0), 6));
+}
+
+#[test]
+fn the_key_that_asked_never_replays() {
+    let shop = Shop::open();
+    let sidecar = shop.home.serve();
+    shop.books.lose(1);
+    let effect = sidecar.agent("ops").refund(None, REFUND).assert_unknown().effect();
+    let path = format!("/actions/effects/{effect}/replay");
+    says_no(&call(&sidecar, "ops", "POST", &path, ""), 403, "AUTHORIZATION_ERROR", "own_request");
+    says_no(&call(&sidecar, "billing-agent", "POST", &path, ""), 403, "AUTHORIZATION_ERROR", "");
+    assert_eq!(ops(&shop.home, &sidecar, &["effect", "replay", &effect]).code, 15);
+    assert_eq!(shop.writes(), 1);
+}
+
+#[test]
+fn never_while_halted() {
+    let shop = Shop::open();
+    let sidecar = shop.home.serve();
+    let effect = lost(&shop, &sidecar);
+    assert_eq!(ops(&shop.home, &sidecar, &["halt", "--reason", "stop"]).code, 0);
+    let path = format!("/actions/effects/{effect}/replay");
+    says_no(&call(&sidecar, "ops", "POST", &path, ""), 409, "REPLAY_REFUSED", "halted");
+    assert_eq!(shop.writes(), 1);
+    assert_eq!(ops(&shop.home, &sidecar, &["resume"]).code, 0);
+    assert_eq!(ops(&shop.home, &sidecar, &["effect", "replay", &effect]).code, 0);
+}
+
+#[test]
+fn one_at_a_time() {
+    let shop = Shop::open();
+    let sidecar = shop.home.serve();
+    let effect = lost(&shop, &sidecar);
+    let gate = Gate::default();
+    shop.provider.on_write(Reply::json("200 OK", MADE).after(&gate));
+    let path = format!("/actions/effects/{effect}/replay");
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| call(&sidecar, "ops", "POST", &path, ""));
+        shop.provider.record().wait_writes(2);
+        says_no(&call(&sidecar, "ops", "POST", &path, ""), 409, "REPLAY_REFUSED", "in_flight");
+        gate.open();
+        assert_eq!(first.join().unwrap().json()["data"]["outcome"], "succeeded");
+    });
+    assert_eq!(shop.writes(), 2);
+}
+
+/// A ticket whose answer is lost, at a desk whose action has these lines more.
+fn desk(more: &str) -> (Provider, Home) {
+    let provider = Provider::tls(&[DESK]);
+    let conf = |at: SocketAddr| {
+        let action = format!("{}{more}\n", ticket_action("open-ticket", DESK));
+        Conf::default().host(DESK, at).with(&action).with(TICKETS_PER_DAY)
+    };
+    let home = Home::new(&conf(provider.addr()));
+    provider.on_write(Reply::lost());
+    (provider, home)
+}
+
+#[test]
+fn unsupported_without_a_provider_key() {
+    let (provider, home) = desk("");
+    let sidecar = home.serve();
+    let effect =
+        sidecar.billing().ask(DESK, &Ask::json("/v1/tickets", &ticket("a"))).assert_unknown().effect();
+    let path = format!("/actions/effects/{effect}/replay");
+    says_no(&call(&sidecar, "ops", "POST", &path, ""), 409, "REPLAY_REFUSED", "replay_unsupported");
+    let done = ops(&home, &sidecar, &["effect", "replay", &effect]);
+    assert_eq!(done.code, 15, "{done:?}");
+    assert_eq!(provider.record().writes().len(), 1);
+}
+
+#[test]
+fn not_after_the_window() {
+    let (provider, home) = desk(r#"idempotency = { header = "Idempotency-Key", window = "1s" }"#);
+    let sidecar = home.serve();
+    let effect =
+        sidecar.billing().ask(DESK, &Ask::json("/v1/tickets", &ticket("a"))).assert_unknown().effect();
+    std::thread::sleep(std::time::Duration::from_millis(1_100));
+    let path = format!("/actions/effects/{effect}/replay");
+    says_no(&call(&sidecar, "ops", "POST", &path, ""), 409, "REPLAY_REFUSED", "window_closed");
+    assert_eq!(provider.record().writes().len(), 1);
+}
+
+#[test]
+fn a_declared_provider_key_makes_it_possible() {
+    let (provider, home) = desk(r#"idempotency = { header = "Idempotency-Key", window = "1h" }"#);
+    let sidecar = home.serve();
+    let ask = Ask::json("/v1/tickets", &ticket("a")).key("the-agents-own");
+    let effect = sidecar.billing().ask(DESK, &ask).assert_unknown().effect();
+    assert_eq!(ops(&home, &sidecar, &["effect", "replay", &effect]).code, 0);
+    let writes = provider.record().writes();
+    assert_eq!(sent(&writes[0]), sent(&writes[1]));
+    assert_ne!(
+        writes[0].head.field("idempotency-key"),
+        Some("the-agents-own"),
+        "the key is the effect's own"
+    );
+}
