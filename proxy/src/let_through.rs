@@ -169,6 +169,8 @@ async fn rebuilt(
     let request = Request::builder().method(method).uri(target).body(()).map_err(|_| unsendable())?;
     let to = (&authority, scheme);
     let mut head = inject::outgoing(request, &HeaderMap::new(), &kept.request.headers, &[], to, placed)?;
+    // As the first try has it: what is not kept, the pipeline sets.
+    head.headers_mut().insert(http::header::ACCEPT_ENCODING, http::HeaderValue::from_static("identity"));
     inject::set_length(&mut head, kept.request.body.len());
     let request = Prepared {
         destination: snapshot.destination(&authority, host),
