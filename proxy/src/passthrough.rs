@@ -225,16 +225,15 @@ impl http_body::Body for Streaming {
                     self.home = None;
                     return Poll::Ready(Some(Err(error.into())));
                 }
-                Some(Ok(frame)) => match frame.into_data() {
-                    Ok(data) => {
+                // Trailers are for the next hop that asked for them; the agent's `TE` was not passed on.
+                Some(Ok(frame)) => {
+                    if let Ok(data) = frame.into_data() {
                         let clean = self.scrub.push(data);
                         if !clean.is_empty() {
                             return Poll::Ready(Some(Ok(Frame::data(clean))));
                         }
                     }
-                    // Trailers are for the next hop that asked for them; the agent's `TE` was not passed on.
-                    Err(_) => {}
-                },
+                }
                 None => {
                     if let Some((pool, destination, link)) = self.home.take() {
                         pool.put(&destination, link);
