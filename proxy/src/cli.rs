@@ -107,6 +107,7 @@ enum Command {
 /// Reads the command line, does what it says, and gives the exit code.
 pub fn main() -> ExitCode {
     let line = Line::parse();
+    guard_memory();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -124,6 +125,16 @@ pub fn main() -> ExitCode {
     // A thread that still reads a file or a name must not keep a finished command alive.
     runtime.shutdown_background();
     exit.into()
+}
+
+/// Secrets stand in this process's memory, and often in its environment: no crash dump is written of it, and no
+/// other process of the same user reads it through `/proc` or a debugger. What it starts is as usual again.
+fn guard_memory() {
+    #[cfg(target_os = "linux")]
+    if let Err(error) = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
+    {
+        print::note(&format!("crash dumps could not be turned off: {error}"));
+    }
 }
 
 async fn obey(line: Line) -> Result<Exit, Stop> {
