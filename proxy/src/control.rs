@@ -18,6 +18,7 @@ mod invocations;
 mod limits;
 mod limits_write;
 mod managed;
+mod once;
 mod page;
 mod params;
 mod resolving;
@@ -38,6 +39,7 @@ use tokio::sync::{Mutex, MutexGuard, watch};
 
 use crate::state::Sidecar;
 use answer::{ApiError, ErrorCode};
+use once::Once;
 
 /// Most bytes of a request's body.
 pub(crate) const BODY_BYTES_MAX: usize = 64 * 1024;
@@ -60,16 +62,15 @@ impl Turn {
 pub fn router(sidecar: Arc<Sidecar>, stopping: watch::Receiver<bool>) -> Router {
     let api = Router::new()
         .route("/auth/identity", get(identity::show))
-        .merge(actions())
+        .merge(reading())
+        .merge(
+            deciding().route_layer(from_fn_with_state((Arc::clone(&sidecar), Once::default()), once::once)),
+        )
         .route("/impact-limits", get(limits::list).post(limits_write::create))
         .route(
             "/impact-limits/{id}",
             get(limits::get).patch(limits_write::change).delete(limits_write::archive),
         )
-        .route("/approvals", get(approvals::list).post(approvals::ask))
-        .route("/approvals/{id}", get(approvals::get))
-        .route("/approvals/{id}/approve", post(approvals::approve))
-        .route("/approvals/{id}/deny", post(approvals::deny))
         .route("/environment", get(environment::get))
         .route("/environment/halt", post(environment::halt))
         .route("/environment/resume", post(environment::resume))
@@ -89,20 +90,30 @@ pub fn router(sidecar: Arc<Sidecar>, stopping: watch::Receiver<bool>) -> Router 
         .with_state(sidecar)
 }
 
-fn actions() -> Router<Arc<Sidecar>> {
+fn reading() -> Router<Arc<Sidecar>> {
     Router::new()
         .route("/actions", get(actions::list))
         .route("/actions/{ref}", get(actions::get))
         .route("/actions/{ref}/invocations", get(invocations::of_action))
         .route("/actions/invocations", get(invocations::list))
         .route("/actions/invocations/{id}", get(invocations::get))
-        .route("/actions/invocations/{id}/resolve", post(invocations::resolve))
         .route("/actions/effects", get(effects::list))
         .route("/actions/effects/{id}", get(effects::get))
+        .route("/approvals", get(approvals::list))
+        .route("/approvals/{id}", get(approvals::get))
+}
+
+/// What clients send again under one key when the answer is lost.
+fn deciding() -> Router<Arc<Sidecar>> {
+    Router::new()
+        .route("/actions/invocations/{id}/resolve", post(invocations::resolve))
         .route("/actions/effects/{id}/reconcile", post(effects::reconcile))
         .route("/actions/effects/{id}/notes", post(resolving::note))
         .route("/actions/effects/{id}/resolve", post(resolving::resolve))
         .route("/actions/effects/{id}/replay", post(resolving::replay))
+        .route("/approvals", post(approvals::ask))
+        .route("/approvals/{id}/approve", post(approvals::approve))
+        .route("/approvals/{id}/deny", post(approvals::deny))
 }
 
 async fn no_route(uri: Uri) -> ApiError {

@@ -25,6 +25,8 @@ pub(crate) enum ErrorCode {
     BodyTooLarge,
     /// What stands there does not allow it now.
     Conflict,
+    /// The key of a call that is not this one.
+    KeyReuse,
     /// The effect cannot be sent again under its provider key.
     ReplayRefused,
     /// A fault of ours.
@@ -41,6 +43,7 @@ impl ErrorCode {
             Self::Validation => "VALIDATION_ERROR",
             Self::BodyTooLarge => "PAYLOAD_TOO_LARGE",
             Self::Conflict => "CONFLICT",
+            Self::KeyReuse => "idempotency_key_reuse",
             Self::ReplayRefused => "REPLAY_REFUSED",
             Self::Internal => "INTERNAL_ERROR",
         }
@@ -54,7 +57,7 @@ impl ErrorCode {
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Self::Validation => StatusCode::BAD_REQUEST,
             Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::Conflict | Self::ReplayRefused => StatusCode::CONFLICT,
+            Self::Conflict | Self::KeyReuse | Self::ReplayRefused => StatusCode::CONFLICT,
             Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }

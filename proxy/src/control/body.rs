@@ -49,7 +49,8 @@ pub(crate) fn maybe_text(name: &str, value: Option<&String>, max: usize) -> Resu
     value.map(|value| text(name, value, max)).transpose()
 }
 
-async fn whole(body: Body) -> Result<axum::body::Bytes, ApiError> {
+/// All of a body, within bounds.
+pub(crate) async fn whole(body: Body) -> Result<axum::body::Bytes, ApiError> {
     match tokio::time::timeout(BODY_TIMEOUT, to_bytes(body, BODY_BYTES_MAX)).await {
         Ok(Ok(bytes)) => Ok(bytes),
         Ok(Err(_)) => {
