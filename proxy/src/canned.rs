@@ -49,7 +49,7 @@ fn better(head: &[u8]) -> Option<Vec<u8>> {
         sentence,
         effect: None,
         idempotency_error: false,
-        doc_url: "https://oncegate.dev/refusals/invalid_request",
+        doc_url: "urn:oncegate:refusal:invalid_request",
     };
     let body = oncegate_adapters::no_adapter_error_body(&error);
     let mut answer = format!(

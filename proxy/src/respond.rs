@@ -18,8 +18,9 @@ use crate::receive::is_hop_by_hop;
 use crate::said::Said;
 use crate::upstream::{Body, whole};
 
-/// The page of a code.
-const DOCS: &str = "https://oncegate.dev/refusals";
+/// Names the page of a code under `docs/refusals/`. Not an address: the project owns no web site that an agent could be
+/// sent to.
+const DOCS: &str = "urn:oncegate:refusal";
 /// Says that an answer comes from the record.
 pub const REPLAY_HEADER: &str = "x-idempotent-replay";
 /// Longest reason phrase; 170 characters survived in every client tested.
@@ -163,7 +164,7 @@ fn own(code: Code, sentence: &str, effect: Option<&EffectId>, shape: Option<&Ada
         Some(adapter) if key_reuse => adapter.key_reuse_status(),
         Some(_) | None => code.proxy_status(),
     };
-    let doc_url = format!("{DOCS}/{}", code.word());
+    let doc_url = format!("{DOCS}:{}", code.word());
     let error = OwnError {
         status,
         code: &word,
