@@ -1,7 +1,7 @@
 //! Takes secrets out of what a provider sends back: some providers echo the key they were given.
 //!
 //! Best effort by nature: it finds the value as it was placed and in the spellings that servers echo it in
-//! ([`spellings`]). Requests carry `Accept-Encoding: identity` where a credential is placed, so that there is
+//! (`spellings`). Requests carry `Accept-Encoding: identity` where a credential is placed, so that there is
 //! nothing to unpack. The full guarantee is only that a secret goes to hosts that were declared for it.
 
 use std::collections::{BTreeMap, BTreeSet};
