@@ -16,12 +16,24 @@ use crate::shop::{REFUND, Shop};
 /// One call of the API, with a body unless it is empty.
 #[track_caller]
 pub(crate) fn call(sidecar: &Sidecar, caller: &str, method: &str, path: &str, body: &str) -> Answer {
+    call_under(sidecar, caller, None, (method, path, body))
+}
+
+/// The same under an `Idempotency-Key`.
+#[track_caller]
+pub(crate) fn call_under(
+    sidecar: &Sidecar,
+    caller: &str,
+    key: Option<&str>,
+    (method, path, body): (&str, &str, &str),
+) -> Answer {
+    let under = key.map(|key| format!("Idempotency-Key: {key}\r\n")).unwrap_or_default();
     let mut tcp = TcpStream::connect(sidecar.control).unwrap();
     // A long poll may take as long as anything may.
     tcp.set_read_timeout(Some(PATIENCE)).unwrap();
     let (host, key, length) = (sidecar.control, key_of(caller), body.len());
     let head = format!(
-        "{method} /api/v2{path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {key}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
+        "{method} /api/v2{path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {key}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n{under}Connection: close\r\n\r\n"
     );
     tcp.write_all(&[head.as_bytes(), body.as_bytes()].concat()).unwrap();
     Answer::read(&mut Wire::new(tcp), false).unwrap()

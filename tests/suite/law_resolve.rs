@@ -4,7 +4,7 @@ use oncegate_tests::{agent::Ask, answer::Answer, sidecar::Sidecar};
 use serde_json::json;
 
 use crate::{
-    law::{call, detail, kinds, lost, ops, says_no},
+    law::{call, call_under, detail, kinds, lost, ops, says_no},
     shop::{KEYS, REFUND, Shop, VARIED},
 };
 
@@ -196,4 +196,30 @@ fn a_named_retry_runs_once_after_a_failure_and_never_else() {
         .assert_own(403, "oncegate_retry_refused");
     retry(&sidecar, "nonsense", "refund:ord_1h", other).assert_own(400, "oncegate_invalid_input");
     assert_eq!(shop.writes(), 2);
+}
+
+#[test]
+fn a_call_that_is_sent_again_under_its_key_is_made_once() {
+    let shop = Shop::open();
+    let sidecar = shop.home.serve();
+    let effect = lost(&shop, &sidecar);
+    let path = format!("/actions/effects/{effect}/notes");
+    let note = |key, body: &str| call_under(&sidecar, "ops", Some(key), ("POST", path.as_str(), body));
+    let first = note(KEYS[0], r#"{"note":"called the bank"}"#);
+    let again = note(KEYS[0], r#"{"note":"called the bank"}"#);
+    assert_eq!((again.status, &again.body), (200, &first.body), "{again:?}");
+    assert_eq!(again.header("x-idempotent-replay"), Some("recorded"));
+    let other = note(KEYS[0], r#"{"note":"called nobody"}"#);
+    says_no(&other, 409, "idempotency_key_reuse", "");
+    let notes = |shown: &serde_json::Value| kinds(shown).iter().filter(|kind| **kind == "note").count();
+    assert_eq!(notes(&detail(&sidecar, &effect)), 1);
+    assert_eq!(note(KEYS[1], r#"{"note":"called the bank"}"#).status, 200);
+    assert_eq!(notes(&detail(&sidecar, &effect)), 2, "another key is another call");
+
+    let path = format!("/actions/effects/{effect}/replay");
+    let replay = || call_under(&sidecar, "ops", Some(KEYS[1]), ("POST", path.as_str(), ""));
+    shop.books.lose(1);
+    assert_eq!(replay().json()["data"]["outcome"], "unknown");
+    assert_eq!(replay().json()["data"]["outcome"], "unknown");
+    assert_eq!(shop.writes(), 2, "one dispatch, one replay");
 }
