@@ -1,2 +1,140 @@
-//! x
-fn main() {}
+//! `oncegate-bench`: see `bench/README.md`.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+use oncegate_bench::client::Kind;
+use oncegate_bench::measure::{self, Part, Plan};
+use oncegate_bench::report::Report;
+use oncegate_bench::rig::Secret;
+use oncegate_bench::{During, Failure, roles};
+
+/// Measures Oncegate beside a minimal interceptor, on loopback
+#[derive(Parser)]
+struct Line {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Every part
+    All(Options),
+    /// Requests over kept connections: 1, 16 and 64 callers, reads and governed writes
+    Requests(Options),
+    /// New intercepted connections
+    Connections(Options),
+    /// Memory, and what idle tunnels add to it
+    Idle(Options),
+    /// From the start of the process to the first answer
+    Startup(Options),
+    /// Bytes on disk per settled effect
+    Disk(Options),
+    /// Serve as Oncegate (a child of the rig)
+    #[command(hide = true)]
+    ServeOncegate { dir: PathBuf },
+    /// Serve as a floor (a child of the rig)
+    #[command(hide = true)]
+    ServeFloor {
+        dir: PathBuf,
+        origin: SocketAddr,
+        #[arg(long)]
+        journal: bool,
+    },
+}
+
+#[derive(Args)]
+struct Options {
+    /// Only show that the rig works; the numbers mean nothing
+    #[arg(long)]
+    short: bool,
+    /// Rounds; values are medians over them
+    #[arg(long)]
+    rounds: Option<usize>,
+    /// Only with so many callers, to profile one case
+    #[arg(long)]
+    callers: Option<usize>,
+    /// Only reads or only writes
+    #[arg(long, value_enum)]
+    kind: Option<Kind>,
+    /// The results go to NAME.json [default: latest, or short]
+    #[arg(long)]
+    name: Option<String>,
+    /// Where results are written
+    #[arg(long, default_value = "bench/results")]
+    out: PathBuf,
+    /// Where databases are made while it runs, on the disk that is to be measured [default: the system's]
+    #[arg(long)]
+    dir: Option<PathBuf>,
+    /// Where Oncegate has the credential from
+    #[arg(long, value_enum, default_value_t)]
+    secret: Secret,
+}
+
+fn main() -> ExitCode {
+    match run(Line::parse().command) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(failure) => {
+            say(&format!("cannot {failure}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> Result<bool, Failure> {
+    let part = |part: Part| vec![part];
+    let (parts, options) = match command {
+        Command::ServeOncegate { dir } => return serve(roles::oncegate(&dir)),
+        Command::ServeFloor { dir, origin, journal } => return serve(roles::floor(&dir, origin, journal)),
+        Command::All(options) => (Part::ALL.to_vec(), options),
+        Command::Requests(options) => (part(Part::Requests), options),
+        Command::Connections(options) => (part(Part::Connections), options),
+        Command::Idle(options) => (part(Part::Idle), options),
+        Command::Startup(options) => (part(Part::Startup), options),
+        Command::Disk(options) => (part(Part::Disk), options),
+    };
+    let mut plan = if options.short { Plan::short() } else { Plan::full() };
+    plan.parts = parts;
+    plan.secret = options.secret;
+    plan.callers = options.callers.map_or(plan.callers, |callers| vec![callers.max(1)]);
+    plan.kinds = options.kind.map_or(plan.kinds, |kind| vec![kind]);
+    plan.rounds = options.rounds.unwrap_or(plan.rounds).max(1);
+    plan.dir = options.dir.unwrap_or(plan.dir);
+    let program = std::env::current_exe().during("find this program")?;
+    // One thread for all callers: a second one would take a processor from the proxy that is measured.
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().during("start a runtime")?;
+    let report = runtime.block_on(measure::run(&program, &plan))?;
+    say(&report.text());
+    let name = options.name.unwrap_or_else(|| if plan.short { "short" } else { "latest" }.to_owned());
+    keep(&options.out, &name, &report)?;
+    // Timings never decide: they belong to the machine and the moment.
+    Ok(report.errors == 0 && report.counted.exact())
+}
+
+/// A child: the runtime of `oncegate serve`.
+fn serve(role: impl Future<Output = Result<(), Failure>>) -> Result<bool, Failure> {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().during("start a runtime")?;
+    let served = runtime.block_on(role);
+    runtime.shutdown_background();
+    served.map(|()| true)
+}
+
+fn keep(out: &Path, name: &str, report: &Report) -> Result<(), Failure> {
+    fs::create_dir_all(out).during("make the directory for results")?;
+    let path = out.join(format!("{name}.json"));
+    let text = serde_json::to_string_pretty(report).during("write the results")?;
+    fs::write(&path, format!("{text}\n")).during("write the results")?;
+    say(&format!("written to {}", path.display()));
+    Ok(())
+}
+
+#[expect(clippy::print_stdout, reason = "what a command line tool is for")]
+fn say(text: &str) {
+    println!("{text}");
+}
