@@ -81,7 +81,10 @@ fn every_code_is_produced_as_its_page_says() {
         let statuses = row("| Status at the proxy listener |");
         assert!(statuses.contains(&answer.status.to_string()), "{code}: {statuses}: {answer:?}");
         assert_eq!(row("| `Oncegate-Outcome` |"), format!(" `{}` |", answer.outcome()), "{code}: {answer:?}");
-        assert!(answer.text().contains(&format!("urn:oncegate:refusal:{code}\"")), "it names its page: {answer:?}");
+        assert!(
+            answer.text().contains(&format!("urn:oncegate:refusal:{code}\"")),
+            "it names its page: {answer:?}"
+        );
         assert!(!answer.reason.contains("(no"), "{code}: {answer:?}");
     }
 }
