@@ -125,6 +125,16 @@ impl Adapter {
         }
     }
 
+    /// Top-level members that only shape the answer: with or without them, it is the same request.
+    #[must_use]
+    pub fn answer_members(&self) -> &'static [&'static str] {
+        match self {
+            // <https://docs.stripe.com/api/expanding_objects>
+            Self::StripeRefund(_) => &["expand"],
+            Self::Declared(_) => &[],
+        }
+    }
+
     /// Whether an effect can be looked for at all.
     #[must_use]
     pub fn can_read_back(&self) -> bool {

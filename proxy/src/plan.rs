@@ -158,15 +158,19 @@ pub(crate) fn identify(
     })
 }
 
-/// What the request says, without the key: a library makes a new one for each try.
+/// What the request says, without the key (a library makes a new one for each try) and without what only shapes the
+/// answer.
 fn fingerprint(action: &Action, adapter: &Adapter, asking: &Asking, plan: &Plan) -> Fingerprint {
-    match (adapter.key_member(), &asking.input) {
-        (Some(member), Value::Object(members)) if members.contains_key(member) => {
-            let mut members = members.clone();
-            members.remove(member);
-            Fingerprint::of(action.name.as_str(), &Value::Object(members), &plan.fingerprint_scope)
+    let left_out =
+        |name: &str| adapter.key_member() == Some(name) || adapter.answer_members().contains(&name);
+    let of = |input: &Value| Fingerprint::of(action.name.as_str(), input, &plan.fingerprint_scope);
+    match asking.input.as_object().filter(|members| members.keys().any(|name| left_out(name))) {
+        None => of(&asking.input),
+        Some(members) => {
+            let mut said = members.clone();
+            said.retain(|name, _| !left_out(name));
+            of(&Value::Object(said))
         }
-        _ => Fingerprint::of(action.name.as_str(), &asking.input, &plan.fingerprint_scope),
     }
 }
 

@@ -151,3 +151,14 @@ fn a_scheduled_look_settles_it_without_being_asked() {
     assert_eq!((&settled["grade"], shop.writes()), (&json!("confirmed"), 1));
     assert_eq!(shop.home.money(), (12_000, 0, 0));
 }
+
+/// What only shapes the answer does not make another refund.
+#[test]
+fn expanding_the_answer_is_the_same_refund() {
+    let shop = Shop::open();
+    let sidecar = shop.home.serve();
+    let first = sidecar.billing().refund(None, REFUND);
+    let again = sidecar.billing().refund(None, &format!("{REFUND}&expand[]=charge"));
+    assert_eq!((first.status, again.status, again.effect()), (200, 200, first.effect()), "{again:?}");
+    assert_eq!(shop.writes(), 1);
+}
