@@ -185,7 +185,8 @@ impl Report {
         if self.short {
             writeln!(out, "SHORT: this shows that the rig works; the numbers mean nothing")?;
         }
-        if load[0] > NOISY_LOAD {
+        let noisy = load[0] > NOISY_LOAD;
+        if noisy {
             writeln!(out, "NOISY: others use this machine; quote nothing of this")?;
         }
         if *files_in_memory {
@@ -216,7 +217,7 @@ impl Report {
                 disk.bytes_per_effect, disk.effects, disk.body_bytes
             )?;
         }
-        out.push_str(&targets::table(&self.targets));
+        out.push_str(&targets::table(&self.targets, !self.short && !noisy));
         let exact = if self.counted.exact() { "exact" } else { "WRONG" };
         writeln!(out, "\ncounts {exact}: {:?}; {} errors", self.counted, self.errors)
     }

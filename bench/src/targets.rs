@@ -105,9 +105,9 @@ fn over(a: Option<f64>, b: Option<f64>) -> Option<f64> {
     (b > 0.0).then_some(a / b)
 }
 
-/// The targets as a table.
+/// The targets as a table. The verdicts of a run that says nothing of the machine are marked.
 #[must_use]
-pub fn table(judged: &[Judged]) -> String {
+pub fn table(judged: &[Judged], quotable: bool) -> String {
     if judged.is_empty() {
         return String::new();
     }
@@ -121,9 +121,13 @@ pub fn table(judged: &[Judged]) -> String {
             (false, Some(false)) => "NOT MET",
             (false, None) => "aim not met",
         };
+        let doubt = if quotable { "" } else { "?" };
         let must = one.must.map_or_else(String::new, |must| format!("{sign} {must}"));
         let aim = format!("{sign} {}", one.aim);
-        out.push_str(&format!("{:<50} {:>10.2} {must:>12} {aim:>10}  {verdict}\n", one.what, one.measured));
+        out.push_str(&format!(
+            "{:<50} {:>10.2} {must:>12} {aim:>10}  {verdict}{doubt}\n",
+            one.what, one.measured
+        ));
     }
     out
 }
@@ -142,7 +146,7 @@ mod tests {
             more_is_better,
         };
         let judged = [one(0.9, true, 0.5, 0.85), one(2.5, false, 3.0, 2.2), one(3.5, false, 3.0, 2.2)];
-        let text = table(&judged);
+        let text = table(&judged, true);
         let verdicts: Vec<&str> = text.lines().skip(2).filter_map(|line| line.rsplit("  ").next()).collect();
         assert_eq!(verdicts, ["aim met", "must have met", "NOT MET"]);
     }
