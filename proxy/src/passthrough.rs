@@ -211,6 +211,23 @@ struct Streaming {
     home: Option<(Arc<Pool>, Arc<Destination>, Link)>,
 }
 
+impl Streaming {
+    fn go_home(&mut self) {
+        if let Some((pool, destination, link)) = self.home.take() {
+            pool.put(&destination, link);
+        }
+    }
+}
+
+impl Drop for Streaming {
+    /// An answer of known length is not polled again after its last byte: its end is seen here.
+    fn drop(&mut self) {
+        if self.inner.is_end_stream() {
+            self.go_home();
+        }
+    }
+}
+
 impl http_body::Body for Streaming {
     type Data = Bytes;
     type Error = BodyError;
@@ -235,9 +252,7 @@ impl http_body::Body for Streaming {
                     }
                 }
                 None => {
-                    if let Some((pool, destination, link)) = self.home.take() {
-                        pool.put(&destination, link);
-                    }
+                    self.go_home();
                     if !std::mem::replace(&mut self.flushed, true) {
                         let rest = self.scrub.finish();
                         if !rest.is_empty() {

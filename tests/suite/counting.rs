@@ -124,3 +124,16 @@ fn many_on_one_connection() {
     }
     each_once(&provider, &home, 10);
 }
+
+/// Reads share a connection to the provider: an answer of known length gives it back.
+#[test]
+fn reads_share_a_connection() {
+    let (provider, home) = desk();
+    let sidecar = home.serve();
+    for number in 0..10 {
+        let answer = sidecar.billing().ask(DESK, &Ask::get(&format!("/v1/tickets/{number}")));
+        assert_eq!(answer.status, 200, "{answer:?}");
+    }
+    let connections = provider.record().connections();
+    assert!(connections <= 3, "{connections} connections for 10 reads, one after the other");
+}

@@ -9,9 +9,9 @@ use tokio::time::Instant;
 use super::dial::{Destination, Link};
 
 /// Idle connections kept for one destination.
-const IDLE_PER_DESTINATION_MAX: usize = 16;
+const IDLE_PER_DESTINATION_MAX: usize = 256;
 /// Idle connections kept in all.
-const IDLE_MAX: usize = 256;
+const IDLE_MAX: usize = 1024;
 /// A connection idle for longer is dropped; most servers close theirs after a minute.
 const IDLE_FOR_MAX: Duration = Duration::from_secs(30);
 
@@ -37,18 +37,17 @@ fn key(destination: &Arc<Destination>) -> Key {
 }
 
 impl Pool {
-    /// The most recently used connection that was idle for less than `within` and is still open.
+    /// The most recently used connection that was idle for less than `within` and is ready for a request. One that
+    /// is open and not ready yet (its task has not seen the end of the last answer) stays for the next one.
     pub fn take(&self, destination: &Arc<Destination>, within: Duration) -> Option<Link> {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         let list = idle.get_mut(&key(destination))?;
-        while let Some(Idle { mut link, since, .. }) = list.pop() {
-            if since.elapsed() < within.min(IDLE_FOR_MAX) && link.sender.is_ready() {
-                link.reused = true;
-                link.written_before = link.written.bytes();
-                return Some(link);
-            }
-        }
-        None
+        list.retain(|kept| kept.since.elapsed() < IDLE_FOR_MAX && !kept.link.sender.is_closed());
+        let fits = |kept: &Idle| kept.since.elapsed() < within && kept.link.sender.is_ready();
+        let Idle { mut link, .. } = list.remove(list.iter().rposition(fits)?);
+        link.reused = true;
+        link.written_before = link.written.bytes();
+        Some(link)
     }
 
     /// Keeps a connection whose answer has ended.
