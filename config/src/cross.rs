@@ -27,8 +27,8 @@ pub(crate) fn judge(facts: &Facts, log: &Log<'_>) {
     for (place, within) in &facts.waits {
         if facts.upstream_timeout.is_some_and(|timeout| *within > timeout) {
             let message = "`respond_within` is longer than `[proxy] upstream_timeout`: nobody listens to the \
-                           provider for so long";
-            log.fault(*place, message);
+                           provider for so long, and the agent is answered then";
+            log.warn(*place, message);
         }
     }
     unique_keys(facts, log);

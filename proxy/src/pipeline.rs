@@ -63,7 +63,11 @@ pub async fn govern(
     };
     let within = snapshot.config.proxy.respond_within;
     // The connection is made while the admission commits. Not a byte of the request is written to it before.
-    let connecting = upstream::connect(&sidecar.pool, &prepared.request, CONNECT_TIMEOUT.min(within * 3 / 4));
+    let connecting = upstream::connect(
+        &sidecar.pool,
+        &prepared.request,
+        CONNECT_TIMEOUT.min(within * 3 / 4).min(snapshot.config.proxy.upstream_timeout),
+    );
     // Announced before the commit: a duplicate that finds the row an instant later has somebody to wait for.
     let effect_id = prepared.effect.effect.clone();
     sidecar.in_flight.enter(&effect_id);

@@ -76,7 +76,7 @@ fn certificate_is_for_another_host() {
 #[test]
 fn tls_handshake_times_out() {
     let silent = Silent::default();
-    let conf = Conf::default().host(DESK, silent.addr()).timing("2s", "2s");
+    let conf = Conf::default().host(DESK, silent.addr()).timing("30s", "2s");
     never_sent(NO_HANDSHAKE, &conf, DESK);
     assert_eq!(silent.connections(), 1);
     let first = silent.read_first();

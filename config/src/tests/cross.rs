@@ -189,15 +189,6 @@ fn callers_limits_and_times() {
                 "7:11: adapter `github.file_update` is not available in this version",
             ],
         ),
-        (
-            "[proxy]\nrespond_within = \"3min\"\n[control]\nrespond_within = \"121s\"",
-            &[
-                "2:1: `respond_within` is longer than `[proxy] upstream_timeout`: nobody listens to the provider for so \
-                 long",
-                "4:1: `respond_within` is longer than `[proxy] upstream_timeout`: nobody listens to the provider for so \
-                 long",
-            ],
-        ),
     ]);
 }
 

@@ -71,3 +71,13 @@ fn hosts_and_limits() {
         ),
     ]);
 }
+
+#[test]
+fn an_agent_that_waits_longer_than_anybody_listens() {
+    let long = "is longer than `[proxy] upstream_timeout`: nobody listens to the provider for so long, and the agent is \
+                answered then";
+    check(&[(
+        "[proxy]\nrespond_within = \"3min\"\n[control]\nrespond_within = \"121s\"",
+        &[&format!("3:1: `respond_within` {long}"), &format!("5:1: `respond_within` {long}")],
+    )]);
+}
