@@ -1,9 +1,11 @@
 //! Replay: the very same bytes under the provider's key, or nothing at all.
 
 use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 
 use oncegate_tests::{
     agent::Ask, conf::Conf, gate::Gate, provider::Provider, record::Request, script::Reply, sidecar::Home,
+    wait::until,
 };
 use serde_json::json;
 
@@ -145,7 +147,9 @@ fn not_after_the_window() {
     let sidecar = home.serve();
     let effect =
         sidecar.billing().ask(DESK, &Ask::json("/v1/tickets", &ticket("a"))).assert_unknown().effect();
-    std::thread::sleep(std::time::Duration::from_millis(1_100));
+    // The window began before the answer came, so it has closed a second after it, by the sidecar's own clock too.
+    let answered = Instant::now();
+    until("the window to close", || (answered.elapsed() > Duration::from_secs(1)).then_some(()));
     let path = format!("/actions/effects/{effect}/replay");
     says_no(&call(&sidecar, "ops", "POST", &path, ""), 409, "REPLAY_REFUSED", "window_closed");
     assert_eq!(provider.record().writes().len(), 1);
