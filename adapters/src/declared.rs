@@ -13,8 +13,9 @@ use oncegate_policy::template::{Piece, RenderFault, Scope, Template};
 use oncegate_policy::url_template::UrlTemplate;
 use serde_json::Value;
 
-pub use build::Built;
+use crate::built::Built;
 
+use crate::built::is_header_text;
 use crate::look::{Look, LookStep, Memory};
 use crate::plan::{Marks, Plan, Planned, Prepared, Request};
 
@@ -112,11 +113,7 @@ impl Declared {
         Ok(Prepared { headers, body })
     }
 
-    /// The request for an input that came without one, through the API listener.
-    ///
-    /// # Errors
-    /// The input lacks what a template names, or holds what cannot stand there.
-    pub fn build(&self, input: &Value, scope: &Scope<'_>) -> Result<Built, Refusal> {
+    pub(crate) fn build(&self, input: &Value, scope: &Scope<'_>) -> Result<Built, Refusal> {
         build::build(self, input, scope)
     }
 
@@ -159,7 +156,7 @@ fn names_the_effect(template: &Template) -> bool {
 
 fn header_text(name: &str, template: &Template, scope: &Scope<'_>) -> Result<String, Refusal> {
     let text = template.render(scope).map_err(|fault| cannot_render(&fault))?;
-    match text.bytes().all(|b| b.is_ascii_graphic() || b == b' ') {
+    match is_header_text(&text) {
         true => Ok(text),
         false => {
             Err(invalid(format!("A value for the header {name} holds a character that cannot stand there")))

@@ -1,9 +1,11 @@
 //! What each provider means: builds requests and reads answers. Sends nothing, reads no clock, keeps nothing.
 //!
-//! An [`Adapter`] is asked, in this order: what a request means ([`Adapter::plan`]), what goes out in its place
+//! An [`Adapter`] is asked, in this order: for an input that came without one, the request ([`Adapter::build`]); what a
+//! request means ([`Adapter::plan`]), what goes out in its place
 //! ([`Adapter::prepare`]), how the answer is to be judged ([`Adapter::response_rules`]), and, when the answer was
 //! lost, how to look for the effect ([`Adapter::look`]).
 
+mod built;
 pub mod declared;
 mod error_shape;
 mod form_body;
@@ -12,6 +14,7 @@ mod plan;
 mod read_back;
 pub mod stripe_refund;
 
+pub use built::Built;
 pub use error_shape::{OwnError, no_adapter_error_body};
 pub use look::{Look, LookStep, Memory};
 pub use plan::{Marks, Plan, Planned, Prepared, Read, Request};
@@ -20,6 +23,8 @@ pub use read_back::{ReadBack, ReadBackFault};
 use oncegate_policy::classify::ResponseRules;
 use oncegate_policy::exchange::Answer;
 use oncegate_policy::refusal::Refusal;
+use oncegate_policy::template::Scope;
+use serde_json::Value;
 
 /// Where the usual table is not departed from.
 static USUAL: ResponseRules =
@@ -39,6 +44,29 @@ pub enum Adapter {
 }
 
 impl Adapter {
+    /// The request for an input that came without one, through the API listener: what an agent would have sent through
+    /// the proxy, before the effect's marks and the credential.
+    ///
+    /// `scope` names the effect, where a declared template needs it; its `input` is not read.
+    ///
+    /// # Errors
+    /// The input lacks what the request needs, or holds what cannot stand there.
+    pub fn build(&self, input: &Value, scope: &Scope<'_>) -> Result<Built, Refusal> {
+        match self {
+            Self::StripeRefund(refund) => refund.build(input),
+            Self::Declared(declared) => declared.build(input, scope),
+        }
+    }
+
+    /// The JSON Schema of the input that [`Self::build`] takes, for listings; `None` where only an operator can say.
+    #[must_use]
+    pub fn input_schema(&self) -> Option<Value> {
+        match self {
+            Self::StripeRefund(_) => Some(stripe_refund::input_schema()),
+            Self::Declared(_) => None,
+        }
+    }
+
     /// What a request means; may need a read first.
     #[must_use]
     pub fn plan(&self, request: &Request<'_>) -> Planned {

@@ -5,6 +5,7 @@
 //! which it is found again.
 
 mod amount;
+mod build;
 mod look;
 mod target;
 
@@ -16,6 +17,9 @@ use oncegate_policy::json;
 use oncegate_policy::refusal::{Code, Refusal};
 use serde_json::Value;
 
+pub(crate) use build::input_schema;
+
+use crate::built::Built;
 use crate::form_body;
 use crate::look::{Look, LookStep, Memory};
 use crate::plan::{Marks, Plan, Planned, Prepared, Read, Request};
@@ -45,6 +49,10 @@ pub struct StripeRefund {
 }
 
 impl StripeRefund {
+    pub(crate) fn build(&self, input: &Value) -> Result<Built, Refusal> {
+        build::build(input)
+    }
+
     pub(crate) fn plan(&self, request: &Request<'_>) -> Planned {
         self.try_plan(request).unwrap_or_else(Planned::Refused)
     }

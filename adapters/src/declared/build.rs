@@ -6,22 +6,12 @@ use oncegate_policy::template::{Piece, RenderFault, Scope, Template};
 use serde_json::{Map, Value};
 
 use super::{Declared, cannot_render, header_text, invalid};
+use crate::built::{Built, plain_header};
 use crate::form_body;
-
-/// A request that is ready but for its secrets.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Built {
-    /// The absolute URL.
-    pub url: String,
-    /// Names in lower case. Those with a secret in them can only be rendered where the secret may be placed; of the
-    /// others it is known that they can be sent.
-    pub headers: Vec<(String, Template)>,
-    /// The body, if there is one.
-    pub body: Option<Vec<u8>>,
-}
 
 pub(super) fn build(declared: &Declared, input: &Value, scope: &Scope<'_>) -> Result<Built, Refusal> {
     let scope = Scope { input, ..*scope };
+    let method = declared.method.clone();
     let url = declared.url.build(&scope).map_err(|fault| cannot_render(&fault))?;
     let mut headers = declared.headers.clone();
     for (name, template) in headers.iter().filter(|(_, template)| template.secrets().is_empty()) {
@@ -31,14 +21,13 @@ pub(super) fn build(declared: &Declared, input: &Value, scope: &Scope<'_>) -> Re
         Some(template) => Some(fill(template, &scope)?),
         None => what_is_left(declared, input),
     };
-    let Some(content) = content else { return Ok(Built { url, headers, body: None }) };
+    let Some(content) = content else { return Ok(Built { method, url, headers, body: None }) };
     let content_type = headers.iter().find(|(name, _)| name == "content-type").map(|(_, value)| value);
     let body = encode(&content, content_type)?;
     if content_type.is_none() {
-        let json = Template::parse("application/json").map_err(invalid)?;
-        headers.push(("content-type".to_owned(), json));
+        headers.push(plain_header("content-type", "application/json"));
     }
-    Ok(Built { url, headers, body: Some(body) })
+    Ok(Built { method, url, headers, body: Some(body) })
 }
 
 /// JSON, or a form where the declared type says so.

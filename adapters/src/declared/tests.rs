@@ -196,6 +196,7 @@ fn without_a_body_template_the_body_is_what_the_url_did_not_take() {
         ),
     ] {
         let built = build(&declared, &input).unwrap();
+        assert_eq!(built.method, declared.method);
         assert_eq!(built.url, format!("https://tickets.example/{url}"), "{input}");
         assert_eq!(built.body, body.as_ref().map(|body| body.to_string().into_bytes()), "{input}");
         let typed = if body.is_some() { headers(&[("content-type", "application/json")]) } else { vec![] };

@@ -1,4 +1,5 @@
 use oncegate_policy::body;
+use oncegate_policy::template::Scope;
 use serde_json::json;
 
 use super::*;
@@ -269,6 +270,49 @@ fn what_stands_in_the_query_is_not_sent_twice() {
     let came = Came::read("application/json", r#"{"charge":"ch_1","amount":1}"#, &[("expand[]", "charge")]);
     let prepared = refund().prepare(&came.request(), &MARKS).unwrap();
     assert_eq!(prepared.body, b"amount=1&charge=ch_1&metadata%5Boncegate_effect%5D=eff_1");
+}
+
+#[test]
+fn an_input_without_a_request_becomes_the_form_that_a_client_sends() {
+    let form = "application/x-www-form-urlencoded";
+    for (input, headers, body) in [
+        (
+            json!({"payment_intent": "pi_1", "amount": 12000, "metadata": {"order_id": "4417"}}),
+            vec![("content-type", form)],
+            "amount=12000&metadata%5Border_id%5D=4417&payment_intent=pi_1",
+        ),
+        (
+            json!({"charge": "ch_1", "stripe_account": "acct_2", "amount": null}),
+            vec![("content-type", form), ("stripe-account", "acct_2")],
+            "charge=ch_1",
+        ),
+        (json!({"charge": "ch_1", "stripe_account": null}), vec![("content-type", form)], "charge=ch_1"),
+    ] {
+        let built = Adapter::StripeRefund(refund()).build(&input, &Scope::of_input(&Value::Null)).unwrap();
+        assert_eq!(
+            (built.method.as_str(), built.url.as_str()),
+            ("POST", "https://api.stripe.com/v1/refunds")
+        );
+        let sent: Pairs = built.headers.iter().map(|(n, v)| (n.clone(), v.to_string())).collect();
+        assert_eq!(sent, pairs(&headers));
+        assert_eq!(built.body.as_deref(), Some(body.as_bytes()), "{input}");
+        // The rest of the pipeline reads it as a proxied request.
+        let mut came = Came::form(body);
+        came.headers = sent;
+        assert!(
+            matches!(refund().plan(&came.request()), Planned::Ready(_) | Planned::NeedsRead(_)),
+            "{input}"
+        );
+    }
+    for input in [
+        json!("pi_1"),
+        json!({"charge": "ch_1", "stripe_account": ""}),
+        json!({"charge": "ch_1", "stripe_account": 7}),
+        json!({"charge": "ch_1", "stripe_account": "acct\r\nx: y"}),
+        json!({"charge": "ch_1", "metadata": {"a[b": "x"}}),
+    ] {
+        assert!(refund().build(&input).is_err(), "{input}");
+    }
 }
 
 #[test]

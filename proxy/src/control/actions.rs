@@ -14,6 +14,7 @@ use super::answer::{ApiError, one, page};
 use super::auth::Asker;
 use super::page::Pagination;
 use super::params::Id;
+use crate::adapting;
 use crate::state::{Sidecar, Snapshot};
 
 /// `act_` and the name: an action has no other id here.
@@ -49,7 +50,7 @@ pub(crate) fn name(snapshot: &Snapshot, text: &str) -> Result<ActionName, ApiErr
 }
 
 fn shown(action: &Action) -> Value {
-    let (kind, governed, impact, verify, schema) = match &action.kind {
+    let (kind, governed, impact, verify) = match &action.kind {
         ActionKind::StripeRefund(refund) => {
             let config = json!({
                 "account": refund.account,
@@ -64,14 +65,13 @@ fn shown(action: &Action) -> Value {
                 "dimension": "money", "currency": refund.currency, "unit": refund.currency,
                 "amount": "input.amount", "bound": "exact",
             });
-            (json!({ "adapter": adapter }), true, impact, Value::Null, refund_schema())
+            (json!({ "adapter": adapter }), true, impact, Value::Null)
         }
         ActionKind::Declared(declared) => (
             json!({ "method": declared.method, "urlTemplate": declared.url.to_string() }),
             declared.governed,
             declared.impact.as_ref().map_or(Value::Null, impact),
             declared.verify.as_ref().map_or(Value::Null, verify),
-            Value::Null,
         ),
     };
     let mut document = json!({
@@ -79,7 +79,7 @@ fn shown(action: &Action) -> Value {
         "name": action.name.as_str(),
         "description": action.description,
         "enabled": action.enabled,
-        "inputSchema": action.input_schema.clone().unwrap_or(schema),
+        "inputSchema": action.input_schema.clone().or_else(|| adapting::adapter(action).input_schema()),
         "governed": governed,
         "impact": impact,
         "verify": verify,
@@ -93,20 +93,6 @@ fn shown(action: &Action) -> Value {
         members.extend(kind);
     }
     document
-}
-
-/// What tools that are built from the listing need to know of a refund's input.
-fn refund_schema() -> Value {
-    json!({
-        "type": "object",
-        "properties": {
-            "payment_intent": { "type": "string", "description": "the payment to refund, pi_…" },
-            "charge": { "type": "string", "description": "or its charge, ch_…" },
-            "amount": { "type": "integer", "minimum": 0, "description": "in minor units; all that is left if missing" },
-            "reason": { "type": "string", "enum": ["duplicate", "fraudulent", "requested_by_customer"] },
-            "metadata": { "type": "object", "additionalProperties": { "type": "string" } },
-        },
-    })
 }
 
 fn impact(rule: &ImpactRule) -> Value {
