@@ -22,6 +22,7 @@ mod once;
 mod page;
 mod params;
 mod resolving;
+pub mod routes;
 pub mod show;
 #[cfg(test)]
 mod tests;
@@ -32,7 +33,6 @@ use std::sync::Arc;
 use axum::extract::DefaultBodyLimit;
 use axum::http::Uri;
 use axum::middleware::{from_fn, from_fn_with_state};
-use axum::routing::{get, post};
 use axum::{Extension, Router};
 
 use tokio::sync::{Mutex, MutexGuard, watch};
@@ -60,27 +60,14 @@ impl Turn {
 
 /// Every route of the control listener. Calls that wait give up when `stopping` says so.
 pub fn router(sidecar: Arc<Sidecar>, stopping: watch::Receiver<bool>) -> Router {
-    let api = Router::new()
-        .route("/auth/identity", get(identity::show))
-        .merge(reading())
-        .merge(
-            deciding().route_layer(from_fn_with_state((Arc::clone(&sidecar), Once::default()), once::once)),
-        )
-        .route("/impact-limits", get(limits::list).post(limits_write::create))
-        .route(
-            "/impact-limits/{id}",
-            get(limits::get).patch(limits_write::change).delete(limits_write::archive),
-        )
-        .route("/environment", get(environment::get))
-        .route("/environment/halt", post(environment::halt))
-        .route("/environment/resume", post(environment::resume))
-        .route("/environment/prune", post(environment::prune))
-        .route("/audit/verify", get(environment::verify))
+    let once = from_fn_with_state((Arc::clone(&sidecar), Once::default()), once::once);
+    let api = routes::plain_routes()
+        .merge(routes::once_routes().route_layer(once))
+        .route_layer(from_fn_with_state(Arc::clone(&sidecar), auth::by_table))
         .layer(from_fn_with_state(Arc::clone(&sidecar), guard::no_browser));
     Router::new()
-        .nest("/api/v2", api)
-        .route("/healthz", get(health::alive))
-        .route("/readyz", get(health::ready))
+        .nest(routes::PREFIX, api)
+        .merge(routes::health_routes())
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
         .layer(Extension(Stopping(stopping)))
@@ -88,32 +75,6 @@ pub fn router(sidecar: Arc<Sidecar>, stopping: watch::Receiver<bool>) -> Router 
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(from_fn(guard::answer_always))
         .with_state(sidecar)
-}
-
-fn reading() -> Router<Arc<Sidecar>> {
-    Router::new()
-        .route("/actions", get(actions::list))
-        .route("/actions/{ref}", get(actions::get))
-        .route("/actions/{ref}/invocations", get(invocations::of_action))
-        .route("/actions/invocations", get(invocations::list))
-        .route("/actions/invocations/{id}", get(invocations::get))
-        .route("/actions/effects", get(effects::list))
-        .route("/actions/effects/{id}", get(effects::get))
-        .route("/approvals", get(approvals::list))
-        .route("/approvals/{id}", get(approvals::get))
-}
-
-/// What clients send again under one key when the answer is lost.
-fn deciding() -> Router<Arc<Sidecar>> {
-    Router::new()
-        .route("/actions/invocations/{id}/resolve", post(invocations::resolve))
-        .route("/actions/effects/{id}/reconcile", post(effects::reconcile))
-        .route("/actions/effects/{id}/notes", post(resolving::note))
-        .route("/actions/effects/{id}/resolve", post(resolving::resolve))
-        .route("/actions/effects/{id}/replay", post(resolving::replay))
-        .route("/approvals", post(approvals::ask))
-        .route("/approvals/{id}/approve", post(approvals::approve))
-        .route("/approvals/{id}/deny", post(approvals::deny))
 }
 
 async fn no_route(uri: Uri) -> ApiError {

@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
-use axum::extract::FromRequestParts;
+use axum::extract::{FromRequestParts, MatchedPath, Request, State};
 use axum::http::header;
 use axum::http::request::Parts;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
 use oncegate_policy::caller::{CallerName, Scope};
 
 use super::answer::{ApiError, ErrorCode};
+use super::routes::{self, Access};
 use crate::state::Sidecar;
 
 /// The caller whose key the request carries.
@@ -49,6 +52,27 @@ impl FromRequestParts<Arc<Sidecar>> for Asker {
         let snapshot = sidecar.snapshot();
         let (name, caller) = snapshot.caller_for_key(key).ok_or_else(|| refused("no caller has this key"))?;
         Ok(Self { name: name.clone(), scopes: caller.scopes.clone() })
+    }
+}
+
+/// Asks for the key and the scope that the table of routes names, before a byte of the body is read. Handlers that
+/// know more ask again.
+pub(crate) async fn by_table(State(sidecar): State<Arc<Sidecar>>, request: Request, next: Next) -> Response {
+    let (mut parts, body) = request.into_parts();
+    match allowed(&mut parts, &sidecar).await {
+        Ok(()) => next.run(Request::from_parts(parts, body)).await,
+        Err(error) => error.into_response(),
+    }
+}
+
+async fn allowed(parts: &mut Parts, sidecar: &Arc<Sidecar>) -> Result<(), ApiError> {
+    let matched = parts.extensions.get::<MatchedPath>().map(|path| path.as_str().to_owned());
+    let access = matched.and_then(|path| routes::access(parts.method.as_str(), &path));
+    match access {
+        Some(Access::Open) => Ok(()),
+        // Not in the table: a path that is served under another method. Whoever has a key is told so.
+        Some(Access::Key) | None => Asker::from_request_parts(parts, sidecar).await.map(drop),
+        Some(Access::Scoped(scope)) => Asker::from_request_parts(parts, sidecar).await?.needs(scope),
     }
 }
 

@@ -1,0 +1,148 @@
+//! Every route of the control listener, in one table: the router is built from it, keys and scopes are asked for by
+//! it, and the tests walk it. A route that is not here is not served.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::routing::{delete, get, patch, post};
+use oncegate_policy::caller::Scope;
+
+use super::{
+    actions, approvals, effects, environment, health, identity, invocations, limits, limits_write, resolving,
+};
+use crate::state::Sidecar;
+
+/// Where the API begins; `/healthz` and its like stand beside it.
+pub const PREFIX: &str = "/api/v2";
+
+/// Who may call a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Everybody: nothing is told.
+    Open,
+    /// Whoever has a key.
+    Key,
+    /// A key with this scope.
+    Scoped(Scope),
+}
+
+/// One route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// Upper case.
+    pub method: &'static str,
+    /// From the root, with `{name}` where an id stands.
+    pub path: &'static str,
+    /// Who may call it.
+    pub access: Access,
+}
+
+/// A group of routes and the router that serves exactly these.
+macro_rules! routes {
+    ($(#[$about:meta])* $table:ident $router:ident $prefix:literal $($method:ident $path:literal $access:expr => $handler:path;)*) => {
+        $(#[$about])*
+        pub const $table: &[Route] =
+            &[$(Route { method: upper!($method), path: concat!($prefix, $path), access: $access }),*];
+
+        pub(super) fn $router() -> Router<Arc<Sidecar>> {
+            Router::new()$(.route($path, $method($handler)))*
+        }
+    };
+}
+
+macro_rules! upper {
+    (get) => {
+        "GET"
+    };
+    (post) => {
+        "POST"
+    };
+    (put) => {
+        "PUT"
+    };
+    (patch) => {
+        "PATCH"
+    };
+    (delete) => {
+        "DELETE"
+    };
+}
+
+use Access::{Key, Open, Scoped};
+use Scope::{
+    ActionsGovern, ActionsInvoke, ActionsResolve, ApprovalsDecide, EnvironmentsHalt, ImpactLimitsWrite,
+};
+
+routes! {
+    /// Whether the process lives and works.
+    HEALTH health_routes ""
+    get "/healthz" Open => health::alive;
+    get "/readyz" Open => health::ready;
+}
+
+routes! {
+    /// What changes nothing, and what is safe to repeat without a key of its own.
+    PLAIN plain_routes "/api/v2"
+    get "/auth/identity" Key => identity::show;
+    get "/actions" Key => actions::list;
+    get "/actions/{ref}" Key => actions::get;
+    get "/actions/{ref}/invocations" Key => invocations::of_action;
+    get "/actions/invocations" Key => invocations::list;
+    get "/actions/invocations/{id}" Key => invocations::get;
+    get "/actions/effects" Key => effects::list;
+    get "/actions/effects/{id}" Key => effects::get;
+    get "/approvals" Key => approvals::list;
+    get "/approvals/{id}" Key => approvals::get;
+    get "/impact-limits" Key => limits::list;
+    post "/impact-limits" Scoped(ImpactLimitsWrite) => limits_write::create;
+    get "/impact-limits/{id}" Key => limits::get;
+    patch "/impact-limits/{id}" Scoped(ImpactLimitsWrite) => limits_write::change;
+    delete "/impact-limits/{id}" Scoped(ImpactLimitsWrite) => limits_write::archive;
+    get "/environment" Key => environment::get;
+    post "/environment/halt" Scoped(EnvironmentsHalt) => environment::halt;
+    post "/environment/resume" Scoped(EnvironmentsHalt) => environment::resume;
+    post "/environment/prune" Scoped(ActionsGovern) => environment::prune;
+    get "/audit/verify" Scoped(ActionsResolve) => environment::verify;
+}
+
+routes! {
+    /// What clients send again under one `Idempotency-Key` when the answer is lost.
+    ONCE once_routes "/api/v2"
+    post "/actions/invocations/{id}/resolve" Scoped(ActionsResolve) => invocations::resolve;
+    post "/actions/effects/{id}/reconcile" Scoped(ActionsInvoke) => effects::reconcile;
+    post "/actions/effects/{id}/notes" Scoped(ActionsResolve) => resolving::note;
+    post "/actions/effects/{id}/resolve" Scoped(ActionsResolve) => resolving::resolve;
+    post "/actions/effects/{id}/replay" Scoped(ActionsResolve) => resolving::replay;
+    post "/approvals" Scoped(ActionsInvoke) => approvals::ask;
+    post "/approvals/{id}/approve" Scoped(ApprovalsDecide) => approvals::approve;
+    post "/approvals/{id}/deny" Scoped(ApprovalsDecide) => approvals::deny;
+}
+
+/// Every route.
+pub fn all() -> impl Iterator<Item = &'static Route> {
+    [HEALTH, PLAIN, ONCE].into_iter().flatten()
+}
+
+/// What is asked of whoever calls this method of a path, as the router matched it.
+pub(super) fn access(method: &str, matched: &str) -> Option<Access> {
+    // A HEAD is served by the handler of GET.
+    let method = if method == "HEAD" { "GET" } else { method };
+    all().find(|route| route.method == method && route.path == matched).map(|route| route.access)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_route_stands_twice_and_only_health_is_open() {
+        let mut seen = std::collections::BTreeSet::new();
+        for route in all() {
+            assert!(seen.insert((route.path, route.method)), "{route:?}");
+            assert_eq!(route.path.starts_with(PREFIX), !HEALTH.contains(route), "{route:?}");
+            assert_eq!(route.access == Open, HEALTH.contains(route), "{route:?}");
+        }
+        assert_eq!(access("HEAD", "/api/v2/actions"), Some(Key));
+        assert_eq!(access("PUT", "/api/v2/actions"), None);
+    }
+}
