@@ -7,6 +7,7 @@ use oncegate_policy::action::ActionName;
 use oncegate_policy::impact::Dimension;
 use oncegate_policy::url_template::UrlTemplate;
 use serde_json::Value;
+use toml::de::DeValue;
 
 use crate::checks::when;
 use crate::declared;
@@ -161,12 +162,30 @@ fn approval_when(node: &Node<'_>) -> Option<ApprovalWhen> {
     amount_above.map(|amount_above| ApprovalWhen { amount_above })
 }
 
+/// A table, or JSON as text: TOML has no `null`, and a schema may need one.
 fn input_schema(node: &Node<'_>) -> Option<Value> {
-    if node.value.as_table().is_none() {
-        node.wrong_type("a table");
-        return None;
-    }
-    let schema = json(node)?;
+    let schema = match node.value {
+        DeValue::Table(_) => json(node)?,
+        DeValue::String(text) => match serde_json::from_str::<Value>(text) {
+            Ok(schema) if schema.is_object() => schema,
+            Ok(_) => {
+                node.fault(format!("{}: the text is not a JSON object", node.what));
+                return None;
+            }
+            Err(fault) => {
+                node.fault(format!("{}: the text is not JSON: {fault}", node.what));
+                return None;
+            }
+        },
+        DeValue::Integer(_)
+        | DeValue::Float(_)
+        | DeValue::Boolean(_)
+        | DeValue::Datetime(_)
+        | DeValue::Array(_) => {
+            node.wrong_type("a table, or JSON as text");
+            return None;
+        }
+    };
     if let Err(fault) = jsonschema::validator_for(&schema) {
         node.fault(format!("{} is not a JSON Schema: {fault}", node.what));
     }

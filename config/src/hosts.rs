@@ -58,6 +58,7 @@ pub(crate) fn implied(facts: &mut Facts) -> Vec<Host> {
             connect_to: None,
             ca_file: None,
             allow_private: false,
+            implied: true,
         });
     }
     implied
@@ -110,7 +111,18 @@ fn host(
     }
     let allow_private = table.or("allow_private", boolean, false) || connect_to.is_some();
     let (pattern, port) = name?;
-    Some(Host { pattern, port, plain, credential, reads, writes, connect_to, ca_file, allow_private })
+    Some(Host {
+        pattern,
+        port,
+        plain,
+        credential,
+        reads,
+        writes,
+        connect_to,
+        ca_file,
+        allow_private,
+        implied: false,
+    })
 }
 
 /// `name`, `name:port`, or either with a leading dot.

@@ -179,6 +179,8 @@ pub struct Host {
     pub ca_file: Option<PathBuf>,
     /// Whether addresses that are not public may be dialled. Implied by `connect_to`.
     pub allow_private: bool,
+    /// No `[hosts]` entry: an action's URL alone declares it.
+    pub implied: bool,
 }
 
 /// Which hosts a `[hosts]` entry speaks of.

@@ -1,6 +1,6 @@
 //! Faults of actions, and what two sections say about each other.
 
-use super::check;
+use super::{check, config};
 
 /// One line of hosts and secrets before each case, so that lines count from 2.
 fn check_with_host(cases: &[(&str, &[&str])]) {
@@ -202,5 +202,23 @@ fn a_schema_is_compiled_and_fetches_nothing() {
     check_with_host(&[(&schema(numbers), &[])]);
     let remote = crate::tests::faults(&schema("{ \"$ref\" = \"https://b.example/s.json\" }"));
     assert!(remote.iter().any(|fault| fault.contains("`input_schema` is not a JSON Schema")), "{remote:#?}");
-    check_with_host(&[(&schema("\"object\""), &["7:16: `input_schema` must be a table, not a string"])]);
+    check_with_host(&[
+        (&schema("7"), &["7:16: `input_schema` must be a table, or JSON as text, not an integer"]),
+        (
+            &schema("\"object\""),
+            &["7:16: `input_schema`: the text is not JSON: expected value at line 1 column 1"],
+        ),
+        (&schema("'[]'"), &["7:16: `input_schema`: the text is not a JSON object"]),
+    ]);
+}
+
+#[test]
+fn a_schema_that_needs_null_is_written_as_text() {
+    let config = config(
+        "[actions.x]\nmethod = \"POST\"\nurl = \"https://a.example/x\"\n\
+         input_schema = '{\"properties\": {\"a\": {\"enum\": [1, null]}}}'\n",
+    );
+    let name = oncegate_policy::action::ActionName::parse("x").unwrap();
+    let schema = config.actions[&name].input_schema.clone().unwrap();
+    assert_eq!(schema.to_string(), r#"{"properties":{"a":{"enum":[1,null]}}}"#);
 }

@@ -30,7 +30,14 @@ fn the_most_specific_host_wins_and_the_port_must_match() {
         assert_eq!(found_file, found, "{authority}");
     }
     let plain = config.host_for(&Authority::parse("plain.example:80", None).unwrap());
-    assert!(plain.is_some_and(|host| host.plain));
+    assert!(plain.is_some_and(|host| host.plain && !host.implied));
+}
+
+#[test]
+fn a_host_that_only_an_action_names_says_so() {
+    let config = config("[actions.x]\nmethod = \"POST\"\nurl = \"http://a.example:8080/x\"\n");
+    let host = config.host_for(&Authority::parse("a.example:8080", None).unwrap());
+    assert!(host.is_some_and(|host| host.plain && host.implied));
 }
 
 #[test]
