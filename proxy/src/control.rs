@@ -24,6 +24,8 @@ mod params;
 mod resolving;
 pub mod routes;
 pub mod show;
+mod template_action;
+
 #[cfg(test)]
 mod tests;
 pub mod view;

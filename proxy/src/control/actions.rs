@@ -1,19 +1,18 @@
-//! `/actions`: what is declared. Read only: definitions are files.
+//! `/actions`: what is declared, read only.
 
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
-use oncegate_config::model::{Action, ActionKind, ImpactRule, Verify};
+use oncegate_config::model::{Action, ActionKind};
 use oncegate_policy::action::ActionName;
-use oncegate_policy::check::{Check, Expected};
-use oncegate_policy::impact::{AmountOf, AmountRule, Dimension};
 use serde_json::{Value, json};
 
 use super::answer::{ApiError, one, page};
 use super::auth::Asker;
 use super::page::Pagination;
 use super::params::Id;
+use super::template_action;
 use crate::adapting;
 use crate::state::{Sidecar, Snapshot};
 
@@ -49,7 +48,8 @@ pub(crate) fn name(snapshot: &Snapshot, text: &str) -> Result<ActionName, ApiErr
         .ok_or_else(|| ApiError::not_found("action"))
 }
 
-fn shown(action: &Action) -> Value {
+/// One definition, in the words in which it could be sent.
+pub(crate) fn shown(action: &Action) -> Value {
     let (kind, governed, impact, verify) = match &action.kind {
         ActionKind::StripeRefund(refund) => {
             let config = json!({
@@ -68,10 +68,10 @@ fn shown(action: &Action) -> Value {
             (json!({ "adapter": adapter }), true, impact, Value::Null)
         }
         ActionKind::Declared(declared) => (
-            json!({ "method": declared.method, "urlTemplate": declared.url.to_string() }),
+            template_action::shown(declared),
             declared.governed,
-            declared.impact.as_ref().map_or(Value::Null, impact),
-            declared.verify.as_ref().map_or(Value::Null, verify),
+            declared.impact.as_ref().map_or(Value::Null, template_action::impact),
+            declared.verify.as_ref().map_or(Value::Null, template_action::verify),
         ),
     };
     let mut document = json!({
@@ -85,6 +85,9 @@ fn shown(action: &Action) -> Value {
         "verify": verify,
         "requiresApproval": action.requires_approval,
         "approvalWhen": action.approval_when.map(|when| format!("amount > {}", when.amount_above)),
+        "approvalExpires": template_action::span(action.approval_expires),
+        "identicalWithin": template_action::span(action.identical_within),
+        "when": template_action::when(&action.when),
         "operationKey": action.operation_key.as_ref().map(ToString::to_string),
         "subject": action.subject.as_ref().map(ToString::to_string),
         "faultDrill": action.fault_drill.map(|drill| drill.word()),
@@ -93,40 +96,4 @@ fn shown(action: &Action) -> Value {
         members.extend(kind);
     }
     document
-}
-
-fn impact(rule: &ImpactRule) -> Value {
-    let currency = match &rule.dimension {
-        Dimension::Money { currency } => Some(currency),
-        Dimension::ResourceMutations | Dimension::Declared { .. } => None,
-    };
-    json!({
-        "dimension": rule.dimension.word(),
-        "currency": currency,
-        "unit": rule.dimension.unit(),
-        "amount": amount(&rule.amount),
-        "bound": rule.bound.word(),
-    })
-}
-
-fn amount(rule: &AmountRule) -> String {
-    let of = match &rule.of {
-        AmountOf::Literal(amount) => amount.to_string(),
-        AmountOf::Input(path) => format!("input.{path}"),
-        AmountOf::Count(path) => format!("count(input.{path})"),
-    };
-    if rule.times == 1 { of } else { format!("{of} * {}", rule.times) }
-}
-
-fn verify(verify: &Verify) -> Value {
-    let checks: Vec<_> = verify.checks.iter().map(check).collect();
-    json!({ "url": verify.url.to_string(), "status": verify.status, "match": checks })
-}
-
-fn check(check: &Check) -> Value {
-    let equals = check.equals.as_ref().map(|expected| match expected {
-        Expected::Literal(value) => value.clone(),
-        Expected::Template(template) => Value::String(template.to_string()),
-    });
-    json!({ "path": check.path, "equals": equals, "absent": check.absent })
 }
