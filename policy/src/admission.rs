@@ -69,6 +69,8 @@ pub struct Known {
 pub struct Facts {
     /// The invocation bound to this caller's key for this action.
     pub by_caller_key: Option<Known>,
+    /// The invocation without an effect that is bound to this caller's key, from when the action was not governed.
+    pub plain_under_key: Option<InvocationId>,
     /// The latest under the declared key, whoever asked.
     pub by_declared_key: Option<Known>,
     /// The latest identical request of this action.
@@ -103,6 +105,9 @@ pub fn decide(asked: &Asked, facts: &Facts, now: Timestamp) -> Decision {
         // A caller's key stays with its invocation for life, failed or not.
         return same_or_reuse(asked, known);
     }
+    if let Some(invocation) = &facts.plain_under_key {
+        return Decision::Refuse(key_reuse(&format!("invocation {invocation}"), None));
+    }
     let mut failed_before = None;
     if let Some(known) = &facts.by_declared_key {
         if !guards_nothing(known) {
@@ -122,10 +127,7 @@ pub fn decide(asked: &Asked, facts: &Facts, now: Timestamp) -> Decision {
         return Decision::Refuse(unresolved(open));
     }
     if let Some(reason) = &facts.halted {
-        let sentence = format!(
-            "All writes are halted by the operator ({reason}). Nothing was sent. Do not retry; ask a person."
-        );
-        return Decision::Refuse(Refusal::new(Code::Halted, sentence));
+        return Decision::Refuse(halted(reason));
     }
     match &asked.retry_of {
         Some(named) => retry_on_purpose(named, facts),
@@ -141,11 +143,23 @@ fn same_or_reuse(asked: &Asked, known: &Known) -> Decision {
     if known.fingerprint == asked.fingerprint {
         return Decision::Repeat(known.effect.clone());
     }
+    Decision::Refuse(key_reuse(&format!("effect {}", known.effect), Some(&known.effect)))
+}
+
+/// A key that names something else already, in words.
+pub(crate) fn key_reuse(names: &str, effect: Option<&EffectId>) -> Refusal {
     let sentence = format!(
-        "This key already names a different request (effect {}). Nothing was sent. Use the same request, or a new key for a new operation.",
-        known.effect
+        "This key already names a different request ({names}). Nothing was sent. Use the same request, or a new key for a new operation."
     );
-    Decision::Refuse(Refusal::naming(Code::KeyReuse, known.effect.clone(), sentence))
+    Refusal { code: Code::KeyReuse, sentence, effect: effect.cloned() }
+}
+
+/// Everything is stopped, for this reason.
+pub(crate) fn halted(reason: &str) -> Refusal {
+    let sentence = format!(
+        "All writes are halted by the operator ({reason}). Nothing was sent. Do not retry; ask a person."
+    );
+    Refusal::new(Code::Halted, sentence)
 }
 
 /// `failed` is proof that nothing was applied; a question that was denied or has lapsed sent nothing either.

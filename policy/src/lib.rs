@@ -12,6 +12,8 @@ pub mod exchange;
 pub mod id;
 pub mod impact;
 pub mod limit;
+pub mod plain;
+pub mod preview;
 pub mod reconcile;
 pub mod refusal;
 pub mod time;

@@ -220,6 +220,7 @@ fn new_effect(
         approval: approval_needed.then_some(action.approval_expires),
         depends_on,
         compensates,
+        preview: None,
         drill: action.fault_drill.map(|drill| drill.word().to_owned()),
         listener: asking.listener,
     }

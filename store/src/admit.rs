@@ -8,6 +8,7 @@ use oncegate_policy::caller::CallerName;
 use oncegate_policy::effect::Outcome;
 use oncegate_policy::id::{ApprovalId, EffectId, InvocationId};
 use oncegate_policy::impact::Impact;
+use oncegate_policy::preview::BoundPreview;
 use oncegate_policy::refusal::{Code, Refusal};
 use oncegate_policy::time::Timestamp;
 use rusqlite::params;
@@ -20,7 +21,7 @@ use crate::facts::{self, Asking};
 use crate::holds::{self, Reserved, Wanted};
 use crate::view::{EffectView, StoredRequest};
 use crate::writer::{Step, Tx};
-use crate::{Store, insert, row};
+use crate::{Store, insert, preview, row};
 
 const ADMIT: Step = Step::new("admit an effect").failing_at("before_commit", "after_commit");
 const AUDIT: Step = Step::new("record a refusal");
@@ -60,6 +61,8 @@ pub struct NewEffect {
     pub depends_on: Vec<(EffectId, Outcome)>,
     /// The effect that this one undoes.
     pub compensates: Option<EffectId>,
+    /// The preview that it must still be true to.
+    pub preview: Option<BoundPreview>,
     /// The fault drill that it is sent under.
     pub drill: Option<String>,
     /// `proxy` or `api`.
@@ -175,6 +178,9 @@ fn admit(tx: &mut Tx<'_>, new: &NewEffect, now: Timestamp) -> Result<Inside, Fau
         }
         Decision::Refuse(refusal) => return refused(tx, new, refusal, now),
     };
+    if let Some(refusal) = preview::refusal(tx, new, now)? {
+        return refused(tx, new, refusal, now);
+    }
     if let Some(refusal) = unmet(tx, new)? {
         return refused(tx, new, refusal, now);
     }
@@ -245,7 +251,8 @@ fn refused(tx: &mut Tx<'_>, new: &NewEffect, refusal: Refusal, now: Timestamp) -
     Ok(Inside::Refused(refusal))
 }
 
-fn refusal_event(
+/// The audit row of a refusal.
+pub(crate) fn refusal_event(
     tx: &mut Tx<'_>,
     caller: &CallerName,
     action: Option<&ActionName>,
@@ -273,7 +280,7 @@ fn admitted_event(
     new: &NewEffect,
     now: Timestamp,
 ) -> Result<(), Fault> {
-    let detail = json!({
+    let mut detail = json!({
         "invocation": new.invocation.as_str(),
         "action": new.action.as_str(),
         "fingerprint": new.asked.fingerprint.as_str(),
@@ -282,6 +289,9 @@ fn admitted_event(
         "amount": new.impact.as_ref().and_then(|impact| impact.amount),
         "unit": new.impact.as_ref().map(|impact| impact.dimension.unit()),
     });
+    if let (Some(bound), Some(members)) = (&new.preview, detail.as_object_mut()) {
+        members.insert("preview".to_owned(), bound.id.as_str().into());
+    }
     let (effect, author) = (Some(&new.effect), Some(new.caller.as_str()));
     tx.append(&Event { at: now, kind, effect, stage: Some(stage), author, text: None, detail })
 }

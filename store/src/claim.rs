@@ -2,9 +2,9 @@
 //! that the outcome is recorded with. Neither can be copied, so one committed claim is at most one send.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use oncegate_policy::id::EffectId;
+use oncegate_policy::id::{EffectId, InvocationId};
 
 /// The right to send one effect's request once.
 #[must_use = "a permit that is dropped leaves an effect that the sweep will call unknown"]
@@ -86,42 +86,105 @@ impl ReplayClaim {
     }
 }
 
+/// The right to send the request of one invocation without an effect once.
+#[must_use = "a permit that is dropped leaves an invocation that the sweep will call unknown"]
+#[derive(Debug)]
+pub struct PlainPermit {
+    claimed: PlainClaimed,
+}
+
+/// A spent permit: what the outcome of an invocation without an effect is recorded with.
+#[must_use = "a claim that is dropped leaves an invocation that the sweep will call unknown"]
+#[derive(Debug)]
+pub struct PlainClaim {
+    pub(crate) claimed: PlainClaimed,
+}
+
+impl PlainPermit {
+    /// Called once per committed invocation, by the verb that waits for the commit.
+    pub(crate) fn of_committed(claimed: PlainClaimed) -> Self {
+        Self { claimed }
+    }
+
+    /// The invocation that may be sent.
+    #[must_use]
+    pub fn invocation(&self) -> &InvocationId {
+        &self.claimed.invocation
+    }
+
+    /// Gives the right up for the send that follows.
+    pub fn spend(self) -> PlainClaim {
+        PlainClaim { claimed: self.claimed }
+    }
+}
+
+impl PlainClaim {
+    /// The invocation that was sent.
+    #[must_use]
+    pub fn invocation(&self) -> &InvocationId {
+        &self.claimed.invocation
+    }
+}
+
 /// One open attempt of this run.
 #[derive(Debug)]
 pub(crate) struct Claimed {
     pub(crate) effect: EffectId,
     pub(crate) attempt: i64,
-    _alive: Arc<Alive>,
+    _held: Held,
 }
 
-/// Held by whoever holds the claim; gone when that one is gone, however it ended.
+/// One running invocation without an effect, of this run.
 #[derive(Debug)]
-struct Alive;
+pub(crate) struct PlainClaimed {
+    pub(crate) invocation: InvocationId,
+    pub(crate) key: i64,
+    _held: Held,
+}
 
-/// Which attempts of this run somebody still holds. A claim whose holder panicked or was cancelled must not stay
+impl PlainClaimed {
+    /// Called inside the transaction that inserts it.
+    pub(crate) fn new(living: &Living, invocation: InvocationId, key: i64) -> Self {
+        Self { invocation, key, _held: living.hold(key) }
+    }
+}
+
+/// With whoever holds the claim; gone when that one is gone, however it ended.
+#[derive(Debug)]
+struct Held {
+    _alive: Arc<()>,
+}
+
+/// Which open rows of this run somebody still holds. A claim whose holder panicked or was cancelled must not stay
 /// `dispatching` until the next start: the sweep asks here.
 #[derive(Debug, Default)]
 pub(crate) struct Living {
-    attempts: Mutex<HashMap<i64, Weak<Alive>>>,
+    rows: Mutex<HashMap<i64, Weak<()>>>,
 }
 
 impl Living {
     /// Registers an attempt; called inside the transaction that inserts it, so that no sweep can come between.
     pub(crate) fn claim(&self, effect: EffectId, attempt: i64) -> Claimed {
-        let alive = Arc::new(Alive);
-        let mut attempts = self.attempts.lock().unwrap_or_else(PoisonError::into_inner);
-        attempts.insert(attempt, Arc::downgrade(&alive));
-        Claimed { effect, attempt, _alive: alive }
+        Claimed { effect, attempt, _held: self.hold(attempt) }
     }
 
-    /// Whether somebody still holds the attempt.
-    pub(crate) fn holds(&self, attempt: i64) -> bool {
-        let attempts = self.attempts.lock().unwrap_or_else(PoisonError::into_inner);
-        attempts.get(&attempt).is_some_and(|alive| alive.strong_count() > 0)
+    fn hold(&self, row: i64) -> Held {
+        let alive = Arc::new(());
+        self.rows().insert(row, Arc::downgrade(&alive));
+        Held { _alive: alive }
     }
 
-    /// Forgets an attempt that ended.
-    pub(crate) fn forget(&self, attempt: i64) {
-        self.attempts.lock().unwrap_or_else(PoisonError::into_inner).remove(&attempt);
+    /// Whether somebody still holds the row.
+    pub(crate) fn holds(&self, row: i64) -> bool {
+        self.rows().get(&row).is_some_and(|alive| alive.strong_count() > 0)
+    }
+
+    /// Forgets a row that ended.
+    pub(crate) fn forget(&self, row: i64) {
+        self.rows().remove(&row);
+    }
+
+    fn rows(&self) -> MutexGuard<'_, HashMap<i64, Weak<()>>> {
+        self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use oncegate_policy::id::EffectId;
+use oncegate_policy::id::{EffectId, InvocationId};
 
 /// Why a verb did nothing. A refusal is not here: it is an ordinary answer.
 #[derive(Debug, thiserror::Error)]
@@ -55,6 +55,12 @@ pub enum Fault {
         effect: EffectId,
         /// Where it stands.
         stage: &'static str,
+    },
+    /// A claim whose invocation is not running any more, or not there.
+    #[error("invocation {invocation} is not running")]
+    NotRunning {
+        /// The invocation.
+        invocation: InvocationId,
     },
     /// No such effect, although a claim for it is held.
     #[error("effect {effect} is not in the record")]

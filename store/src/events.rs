@@ -2,6 +2,7 @@
 
 use oncegate_policy::id::EffectId;
 use oncegate_policy::time::Timestamp;
+use rusqlite::types::FromSqlError;
 use rusqlite::{Connection, OptionalExtension, params};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -152,39 +153,51 @@ fn walk(connection: &Connection) -> Result<ChainReport, Fault> {
         Ok(ChainReport { rows, fault: Some(ChainFault { seq, what: what.to_owned() }) })
     };
     while let Some(row) = rows.next()? {
-        let text = |at: usize| -> Result<Option<&str>, Fault> {
-            row.get_ref(at)?
-                .as_str_or_null()
-                .map_err(|error| Fault::Unreadable { what: "event", found: error.to_string() })
-        };
-        let found = Row {
-            seq: row.get(0)?,
-            at: row.get(1)?,
-            kind: text(2)?.unwrap_or_default(),
-            effect: text(3)?,
-            stage: text(4)?,
-            author: text(5)?,
-            text: text(6)?,
-            detail: text(7)?.unwrap_or_default(),
-        };
         read = read.saturating_add(1);
+        let seq: i64 = row.get(0)?;
         let expected = end.seq.saturating_add(1);
-        if found.seq != expected {
+        if seq != expected {
             return bad(read, expected, "this row is missing");
         }
-        if row.get::<_, Hash>(8)? != end.hash {
-            return bad(read, found.seq, "the row before it was changed or replaced");
+        // Hashes are compared as bytes, whatever their number: one that was cut is a fault of the row, not an error.
+        let Ok((found, before, hash)) = as_written(row) else {
+            return bad(read, seq, "this row was changed: it cannot be read");
+        };
+        if before != end.hash {
+            return bad(read, seq, "the row before it was changed or replaced");
         }
-        let hash = found.hash(&end.hash);
-        if row.get::<_, Hash>(9)? != hash {
-            return bad(read, found.seq, "this row was changed");
+        end = Head { seq, hash: found.hash(&end.hash) };
+        if hash != end.hash {
+            return bad(read, seq, "this row was changed");
         }
-        end = Head { seq: found.seq, hash };
     }
-    if Head::read(connection)? != end {
+    if !ends(connection, &end)? {
         return bad(read, end.seq.saturating_add(1), "the end of the chain was cut off or replaced");
     }
     Ok(ChainReport { rows: read, fault: None })
+}
+
+/// A row with the two hashes in it. Fails only on a value of another kind, or on text that is not UTF-8.
+fn as_written<'r>(row: &'r rusqlite::Row<'_>) -> Result<(Row<'r>, &'r [u8], &'r [u8]), FromSqlError> {
+    let value = |at: usize| row.get_ref(at).map_err(FromSqlError::other);
+    let maybe = |at: usize| value(at)?.as_str_or_null();
+    let found = Row {
+        seq: value(0)?.as_i64()?,
+        at: value(1)?.as_i64()?,
+        kind: value(2)?.as_str()?,
+        effect: maybe(3)?,
+        stage: maybe(4)?,
+        author: maybe(5)?,
+        text: maybe(6)?,
+        detail: value(7)?.as_str()?,
+    };
+    Ok((found, value(8)?.as_blob()?, value(9)?.as_blob()?))
+}
+
+fn ends(connection: &Connection, end: &Head) -> Result<bool, Fault> {
+    let mut statement =
+        connection.prepare_cached("SELECT seq = ?1 AND hash = ?2 FROM chain_head WHERE one = 1")?;
+    Ok(statement.query_row(params![end.seq, end.hash], |row| row.get(0)).optional()?.unwrap_or(false))
 }
 
 /// Every effect stands where the last event about it says, and none has vanished unless it was pruned.

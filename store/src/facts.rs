@@ -10,6 +10,7 @@ use oncegate_policy::time::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Params, Row};
 
 use crate::error::Fault;
+use crate::plain;
 use crate::row::{self, Columns};
 
 /// How many earlier identical requests are looked at for one that still counts. Open ones are found whatever
@@ -36,6 +37,10 @@ pub(crate) fn read(connection: &Connection, asking: &Asking<'_>, now: Timestamp)
         )?,
         None => None,
     };
+    let plain_under_key = match &asked.caller_key {
+        Some(key) => plain::look::under_key(connection, [asking.caller.as_str(), action, &key.text])?,
+        None => None,
+    };
     let by_declared_key = match &asked.declared_key {
         Some(key) => known(
             connection,
@@ -59,6 +64,7 @@ pub(crate) fn read(connection: &Connection, asking: &Asking<'_>, now: Timestamp)
     };
     Ok(Facts {
         by_caller_key,
+        plain_under_key,
         by_declared_key,
         by_fingerprint: identical(connection, asking, now)?,
         open_on_subject,
@@ -125,7 +131,7 @@ fn read_known(found: &Row<'_>) -> Result<Known, Fault> {
     Ok(Known {
         effect: columns.word("effect id", EffectId::parse)?,
         invocation: columns.word("invocation id", InvocationId::parse)?,
-        fingerprint: row::fingerprint(&row::to_hex(&columns.next::<[u8; 32]>()?))?,
+        fingerprint: columns.fingerprint()?,
         standing: standing(columns)?,
         retried: columns.next()?,
     })

@@ -7,9 +7,9 @@ use sha2::{Digest, Sha256};
 
 use crate::admit::NewEffect;
 use crate::error::Fault;
-use crate::row;
 use crate::view::StoredRequest;
 use crate::writer::Tx;
+use crate::{preview, row};
 
 /// The effect, its prepared request, what it depends on, and the link to what it retries. Claimed at once, or parked
 /// under an approval.
@@ -26,9 +26,10 @@ pub(crate) fn insert(
         .prepare_cached(
             "INSERT INTO effect (id, invocation, caller, action, listener, fingerprint, caller_key, declared_key,
                  subject, resource, dimension, unit, amount, bound, provider_key, replay_until, can_read_back, target,
-                 request_digest, retry_of, compensates, drill, created_at, stage, approval, expires_at, claimed_at, run)
+                 request_digest, retry_of, compensates, drill, created_at, stage, approval, expires_at, claimed_at, run,
+                 preview)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21,
-                 ?22, ?23, ?24, ?25, ?26, ?27, ?28)",
+                 ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29)",
         )?
         .execute(params![
             new.effect.as_str(),
@@ -48,7 +49,7 @@ pub(crate) fn insert(
             new.provider_key,
             new.replay_until.map(|at| at.0),
             new.can_read_back,
-            target(&new.request),
+            target(&new.request.method, &new.request.url),
             digest(&new.request),
             retry_of.map(InvocationId::as_str),
             new.compensates.as_ref().map(EffectId::as_str),
@@ -59,6 +60,7 @@ pub(crate) fn insert(
             parked.map(|(_, expires_at)| expires_at.0),
             claimed.then_some(now.0),
             claimed.then_some(tx.setting.run),
+            new.preview.as_ref().map(|bound| bound.id.as_str()),
         ])?;
     let key = tx.connection.last_insert_rowid();
     insert_beside(tx, key, new, retry_of)?;
@@ -81,6 +83,9 @@ fn insert_beside(
         tx.connection
             .prepare_cached("INSERT OR IGNORE INTO dependency SELECT ?1, key, ?3 FROM effect WHERE id = ?2")?
             .execute(params![key, on.as_str(), outcome.word()])?;
+    }
+    if let Some(bound) = &new.preview {
+        preview::bind(tx, bound, key)?;
     }
     if let Some(retried) = retry_of {
         tx.connection
@@ -129,7 +134,7 @@ pub(crate) fn digest(request: &StoredRequest) -> [u8; 32] {
 }
 
 /// Without the query: it may hold what the agent sent, and this outlives the body.
-fn target(request: &StoredRequest) -> String {
-    let url = request.url.split(['?', '#']).next().unwrap_or_default();
-    format!("{} {url}", request.method)
+pub(crate) fn target(method: &str, url: &str) -> String {
+    let url = url.split(['?', '#']).next().unwrap_or_default();
+    format!("{method} {url}")
 }

@@ -20,8 +20,11 @@ pub mod events;
 pub mod failpoint;
 pub mod halt;
 pub mod limits;
+pub mod list;
 pub mod look;
 pub mod open;
+pub mod plain;
+pub mod preview;
 pub mod prune;
 pub mod read;
 pub mod ready;
@@ -41,10 +44,13 @@ mod settle;
 mod writer;
 
 pub use admit::{Admitted, NewEffect, RefusedRequest};
-pub use claim::{Claim, DispatchPermit, ReplayClaim, ReplayPermit};
+pub use claim::{Claim, DispatchPermit, PlainClaim, PlainPermit, ReplayClaim, ReplayPermit};
 pub use error::{OpenError, StoreError};
+pub use list::{EffectFilter, EffectList, InvocationList, InvocationView};
 pub use look::{Found, LookDue};
-pub use read::{EffectFilter, EffectList, Reader};
+pub use plain::{Begun, NewPlain, PlainView};
+pub use preview::{CreatedPreview, NewPreview, PreviewView};
+pub use read::Reader;
 pub use record::Seen;
 pub use view::{EffectDetail, EffectView, Exposure, StoredRequest, StoredResponse};
 
@@ -73,6 +79,7 @@ struct Inner {
     writer: writer::Writer,
     reader: read::Reader,
     living: Arc<claim::Living>,
+    living_plain: Arc<claim::Living>,
     owner: OwnerId,
     keep_responses: Duration,
     queue_capacity: usize,

@@ -41,14 +41,20 @@ impl Store {
             .map_err(failed)?;
         let run = connection.last_insert_rowid();
         let head = Head::read(&connection).map_err(failed)?;
-        let living = Arc::new(Living::default());
-        let setting = Setting { run, schedule: options.schedule, living: Arc::clone(&living) };
+        let (living, living_plain) = (Arc::new(Living::default()), Arc::new(Living::default()));
+        let setting = Setting {
+            run,
+            schedule: options.schedule,
+            living: Arc::clone(&living),
+            living_plain: Arc::clone(&living_plain),
+        };
         let reader = Reader::open(path)?;
         let writer = Writer::start(connection, writing(path)?, setting, head)?;
         let inner = Inner {
             writer,
             reader,
             living,
+            living_plain,
             owner,
             keep_responses: options.keep_responses,
             queue_capacity: options.queue_capacity,

@@ -1,5 +1,8 @@
 //! Retention: recorded answers after their time, and by command the bulk of effects that ended long ago. Keys stay,
 //! the chain stays, and what is unknown is never touched.
+//!
+//! What is to go is looked up on a reader's connection; the writer takes it away in slices, and looks again. A slice
+//! is bounded in rows and in bytes, because an erased page is written over.
 
 use std::time::Duration;
 
@@ -8,15 +11,20 @@ use oncegate_policy::time::Timestamp;
 use rusqlite::{Connection, params};
 use serde_json::json;
 
-use crate::Store;
 use crate::error::{Fault, StoreError};
 use crate::events::Event;
 use crate::read::collect;
 use crate::writer::{Step, Tx};
+use crate::{Store, preview};
 
-const PRUNE: Step = Step::new("prune");
-/// Rows in one transaction, at most: a prune never makes an admission wait long.
-const BATCH: i64 = 100;
+pub(crate) const PRUNE: Step = Step::new("prune");
+const FIND: &str = "find what is to be pruned";
+/// Rows in one transaction, at most: about two milliseconds of the writer's time.
+pub(crate) const SLICE_ROWS: usize = 32;
+/// Bytes of answers in one transaction; one answer alone may be longer.
+const SLICE_BYTES: i64 = 256 * 1024;
+/// Rows that are looked up at a time.
+pub(crate) const FOUND_MAX: i64 = 1_024;
 /// A row that nothing refers to and no key protects is removed whole only at this age: long after the longest
 /// time in which an identical request would be recognised by it.
 const REMOVED_AFTER: Duration = Duration::from_secs(90 * 24 * 3_600);
@@ -30,88 +38,223 @@ pub struct Pruned {
     pub shortened: u64,
     /// Effects without a key that were removed whole; what happened to them stays in the chain.
     pub removed: u64,
+    /// Previews that expired without being used.
+    pub previews: u64,
+    /// Invocations without an effect that were removed, or that lost their answer and keep their key and outcome.
+    pub invocations: u64,
 }
 
 impl Store {
-    /// Erases answers older than `keep_responses`, and, if `ended_before` is given, the bulk of effects that ended
-    /// before it. In small batches.
+    /// Erases answers older than `keep_responses` and expired previews, and, if `ended_before` is given, the bulk of
+    /// what ended before it.
     ///
     /// # Errors
     /// The record could not be written; what was pruned before stays pruned.
     pub async fn prune(&self, ended_before: Option<Timestamp>, now: Timestamp) -> Result<Pruned, StoreError> {
-        let mut pruned = Pruned::default();
-        let oldest = Timestamp(
-            now.0.saturating_sub(i64::try_from(self.inner.keep_responses.as_millis()).unwrap_or(i64::MAX)),
-        );
+        let keep = i64::try_from(self.inner.keep_responses.as_millis()).unwrap_or(i64::MAX);
+        let oldest = Timestamp(now.0.saturating_sub(keep));
+        let mut pruned = Pruned {
+            responses: self.prune_responses(oldest, now).await?,
+            previews: self.prune_previews(now).await?,
+            ..Pruned::default()
+        };
+        pruned.responses = pruned.responses.saturating_add(self.prune_plain_answers(oldest, now).await?);
+        self.prune_requests(oldest).await?;
+        if let Some(before) = ended_before {
+            self.prune_effects(before, now, &mut pruned).await?;
+            pruned.invocations = self.prune_plain(before, now).await?;
+        }
+        Ok(pruned)
+    }
+
+    async fn prune_responses(&self, oldest: Timestamp, now: Timestamp) -> Result<u64, StoreError> {
+        let mut erased = 0_u64;
+        let mut after = (i64::MIN, i64::MIN);
         loop {
-            let erased =
-                self.inner.writer.write(PRUNE, usize::MAX, move |tx| responses(tx, oldest, now)).await?;
-            pruned.responses = pruned.responses.saturating_add(erased);
-            if erased == 0 {
-                break;
+            let old =
+                self.inner.reader.read(FIND, move |connection| old_responses(connection, oldest, after));
+            let old = old.await?;
+            let Some(last) = old.last() else { return Ok(erased) };
+            after = (last.at, last.effect);
+            for slice in slices(old) {
+                let verb = move |tx: &mut Tx<'_>| {
+                    let mut gone = 0_u64;
+                    for answer in &slice {
+                        gone = gone.saturating_add(tx.forget_response(answer.effect)?);
+                    }
+                    erased_event(tx, gone, oldest, now)?;
+                    Ok(gone)
+                };
+                erased = erased.saturating_add(self.inner.writer.write(PRUNE, usize::MAX, verb).await?);
             }
         }
-        let Some(before) = ended_before else { return Ok(pruned) };
+    }
+
+    /// What was remembered for a look that nobody made.
+    async fn prune_requests(&self, oldest: Timestamp) -> Result<(), StoreError> {
+        let old = self.inner.reader.read(FIND, move |connection| old_requests(connection, oldest)).await?;
+        for slice in old.chunks(SLICE_ROWS) {
+            let slice = slice.to_vec();
+            let verb = move |tx: &mut Tx<'_>| slice.iter().try_for_each(|effect| tx.forget_request(*effect));
+            self.inner.writer.write(PRUNE, usize::MAX, verb).await?;
+        }
+        Ok(())
+    }
+
+    async fn prune_previews(&self, now: Timestamp) -> Result<u64, StoreError> {
+        let mut removed = 0_u64;
+        loop {
+            let verb = move |tx: &mut Tx<'_>| preview::remove_expired(tx, now);
+            match self.inner.writer.write(PRUNE, usize::MAX, verb).await? {
+                0 => return Ok(removed),
+                some => removed = removed.saturating_add(some),
+            }
+        }
+    }
+
+    async fn prune_effects(
+        &self,
+        before: Timestamp,
+        now: Timestamp,
+        pruned: &mut Pruned,
+    ) -> Result<(), StoreError> {
         let mut after = 0;
         loop {
-            let batch =
-                self.inner.writer.write(PRUNE, usize::MAX, move |tx| effects(tx, before, after, now)).await?;
-            pruned.shortened = pruned.shortened.saturating_add(batch.shortened);
-            pruned.removed = pruned.removed.saturating_add(batch.removed);
-            match batch.last {
-                Some(last) => after = last,
-                None => return Ok(pruned),
+            let found =
+                self.inner.reader.read(FIND, move |connection| ended(connection, before, after)).await?;
+            let Some(last) = found.last() else { return Ok(()) };
+            after = last.key;
+            for slice in slices(found) {
+                let verb = move |tx: &mut Tx<'_>| effects(tx, &slice, now);
+                let (shortened, removed) = self.inner.writer.write(PRUNE, usize::MAX, verb).await?;
+                pruned.shortened = pruned.shortened.saturating_add(shortened);
+                pruned.removed = pruned.removed.saturating_add(removed);
             }
         }
     }
 }
 
-/// Answers, and what was remembered for a look that nobody made.
-fn responses(tx: &mut Tx<'_>, oldest: Timestamp, now: Timestamp) -> Result<u64, Fault> {
-    let settled = "(SELECT 1 FROM effect WHERE key = kept.effect AND stage = 'settled')";
-    let erased = tx
-        .connection
-        .prepare_cached(&format!(
-            "DELETE FROM response WHERE effect IN (
-                 SELECT effect FROM response AS kept WHERE at < ?1 AND EXISTS {settled} ORDER BY at LIMIT ?2)"
-        ))?
-        .execute(params![oldest.0, BATCH])?;
-    tx.connection
-        .prepare_cached(
-            "DELETE FROM request WHERE effect IN (
-                 SELECT kept.effect FROM request AS kept JOIN effect ON effect.key = kept.effect
-                 WHERE effect.stage = 'settled' AND effect.settled_at < ?1 LIMIT ?2)",
-        )?
-        .execute(params![oldest.0, BATCH])?;
-    let erased = u64::try_from(erased).unwrap_or(u64::MAX);
-    if erased > 0 {
-        tx.append(&Event {
-            at: now,
-            kind: "answers_erased",
-            effect: None,
-            stage: None,
-            author: None,
-            text: None,
-            detail: json!({ "answers": erased, "kept_before": oldest.0 }),
-        })?;
+/// What is erased has a size.
+pub(crate) trait Weighs {
+    /// Bytes that are written over.
+    fn bytes(&self) -> i64;
+}
+
+/// In the order given, each slice small enough for one transaction.
+pub(crate) fn slices<T: Weighs>(found: Vec<T>) -> Vec<Vec<T>> {
+    let mut slices: Vec<Vec<T>> = Vec::new();
+    let mut bytes = 0_i64;
+    for item in found {
+        let size = item.bytes();
+        match slices.last_mut() {
+            Some(slice) if slice.len() < SLICE_ROWS && bytes.saturating_add(size) <= SLICE_BYTES => {
+                bytes = bytes.saturating_add(size);
+                slice.push(item);
+            }
+            Some(_) | None => {
+                bytes = size;
+                slices.push(vec![item]);
+            }
+        }
     }
-    Ok(erased)
+    slices
 }
 
-struct Batch {
-    shortened: u64,
-    removed: u64,
-    last: Option<i64>,
+struct OldResponse {
+    at: i64,
+    effect: i64,
+    bytes: i64,
 }
 
-fn effects(tx: &mut Tx<'_>, before: Timestamp, after: i64, now: Timestamp) -> Result<Batch, Fault> {
-    let ended = ended(tx.connection, before, after)?;
-    let mut batch = Batch { shortened: 0, removed: 0, last: ended.last().map(|found| found.key) };
-    for found in ended {
-        shorten(tx, found.key, now)?;
+impl Weighs for OldResponse {
+    fn bytes(&self) -> i64 {
+        self.bytes
+    }
+}
+
+/// Answers of settled effects; what is unknown keeps its own.
+fn old_responses(
+    connection: &Connection,
+    oldest: Timestamp,
+    after: (i64, i64),
+) -> Result<Vec<OldResponse>, Fault> {
+    let mut statement = connection.prepare_cached(
+        "SELECT at, effect, length(body) FROM response
+         WHERE at < ?1 AND (at, effect) > (?2, ?3)
+             AND EXISTS (SELECT 1 FROM effect WHERE key = response.effect AND stage = 'settled')
+         ORDER BY at, effect LIMIT ?4",
+    )?;
+    collect(&mut statement.query(params![oldest.0, after.0, after.1, FOUND_MAX])?, |columns| {
+        Ok(OldResponse { at: columns.next()?, effect: columns.next()?, bytes: columns.next()? })
+    })
+}
+
+fn old_requests(connection: &Connection, oldest: Timestamp) -> Result<Vec<i64>, Fault> {
+    let mut statement = connection.prepare_cached(
+        "SELECT kept.effect FROM request AS kept JOIN effect ON effect.key = kept.effect
+         WHERE effect.stage = 'settled' AND effect.settled_at < ?1",
+    )?;
+    collect(&mut statement.query([oldest.0])?, |columns| columns.next())
+}
+
+/// In the chain: how many answers are gone.
+pub(crate) fn erased_event(
+    tx: &mut Tx<'_>,
+    answers: u64,
+    oldest: Timestamp,
+    now: Timestamp,
+) -> Result<(), Fault> {
+    if answers == 0 {
+        return Ok(());
+    }
+    let detail = json!({ "answers": answers, "kept_before": oldest.0 });
+    let kind = "answers_erased";
+    tx.append(&Event { at: now, kind, effect: None, stage: None, author: None, text: None, detail })
+}
+
+struct Ended {
+    key: i64,
+    id: EffectId,
+    ended_at: Timestamp,
+    bytes: i64,
+}
+
+impl Weighs for Ended {
+    fn bytes(&self) -> i64 {
+        self.bytes
+    }
+}
+
+fn ended(connection: &Connection, before: Timestamp, after: i64) -> Result<Vec<Ended>, Fault> {
+    let mut statement = connection.prepare_cached(
+        "SELECT key, id, coalesce(settled_at, rejected_at) AS ended_at,
+             coalesce((SELECT length(body) FROM response WHERE response.effect = effect.key), 0)
+                 + coalesce((SELECT length(input) + length(document) FROM preview WHERE used_by = effect.key), 0)
+         FROM effect
+         WHERE key > ?1 AND stage IN ('settled', 'rejected') AND ended_at < ?2 AND pruned_at IS NULL
+         ORDER BY key LIMIT ?3",
+    )?;
+    collect(&mut statement.query(params![after, before.0, FOUND_MAX])?, |columns| {
+        Ok(Ended {
+            key: columns.next()?,
+            id: columns.word("effect id", EffectId::parse)?,
+            ended_at: Timestamp(columns.next()?),
+            bytes: columns.next()?,
+        })
+    })
+}
+
+/// How many were shortened, and how many removed.
+fn effects(tx: &mut Tx<'_>, slice: &[Ended], now: Timestamp) -> Result<(u64, u64), Fault> {
+    let (mut shortened, mut gone) = (0_u64, 0_u64);
+    for found in slice {
+        if !shorten(tx, found.key, now)? {
+            // Another prune was faster.
+            continue;
+        }
         let old = now.since(found.ended_at) >= REMOVED_AFTER;
         let removed = old && remove(tx.connection, found.key)?;
-        let count = if removed { &mut batch.removed } else { &mut batch.shortened };
+        let count = if removed { &mut gone } else { &mut shortened };
         *count = count.saturating_add(1);
         tx.append(&Event {
             at: now,
@@ -123,54 +266,40 @@ fn effects(tx: &mut Tx<'_>, before: Timestamp, after: i64, now: Timestamp) -> Re
             detail: json!({ "removed": removed }),
         })?;
     }
-    Ok(batch)
+    Ok((shortened, gone))
 }
 
-struct Ended {
-    key: i64,
-    id: EffectId,
-    ended_at: Timestamp,
-}
-
-fn ended(connection: &Connection, before: Timestamp, after: i64) -> Result<Vec<Ended>, Fault> {
-    let mut statement = connection.prepare_cached(
-        "SELECT key, id, coalesce(settled_at, rejected_at) AS ended_at FROM effect
-         WHERE key > ?1 AND stage IN ('settled', 'rejected') AND ended_at < ?2 AND pruned_at IS NULL
-         ORDER BY key LIMIT ?3",
-    )?;
-    collect(&mut statement.query(params![after, before.0, BATCH])?, |columns| {
-        Ok(Ended {
-            key: columns.next()?,
-            id: columns.word("effect id", EffectId::parse)?,
-            ended_at: Timestamp(columns.next()?),
-        })
-    })
-}
-
-fn shorten(tx: &Tx<'_>, effect: i64, now: Timestamp) -> Result<(), Fault> {
-    tx.connection
-        .prepare_cached("UPDATE effect SET pruned_at = ?2 WHERE key = ?1")?
+fn shorten(tx: &Tx<'_>, effect: i64, now: Timestamp) -> Result<bool, Fault> {
+    let marked = tx
+        .connection
+        .prepare_cached("UPDATE effect SET pruned_at = ?2 WHERE key = ?1 AND pruned_at IS NULL")?
         .execute(params![effect, now.0])?;
+    if marked == 0 {
+        return Ok(false);
+    }
     tx.forget_response(effect)?;
     tx.forget_request(effect)?;
+    preview::shorten(tx.connection, effect)?;
     for statement in ["DELETE FROM attempt WHERE effect = ?1", "DELETE FROM hold WHERE effect = ?1"] {
         tx.connection.prepare_cached(statement)?.execute([effect])?;
     }
-    Ok(())
+    Ok(true)
 }
 
 /// Removes the row if no key and no other row needs it. A caller's key names its request for life.
 fn remove(connection: &Connection, effect: i64) -> Result<bool, Fault> {
-    let free = "caller_key IS NULL AND declared_key IS NULL
+    const FREE: &str = "SELECT caller_key IS NULL AND declared_key IS NULL
         AND NOT EXISTS (SELECT 1 FROM effect AS other WHERE other.retry_of = effect.invocation)
         AND NOT EXISTS (SELECT 1 FROM effect AS other WHERE other.retried_by = effect.invocation)
         AND NOT EXISTS (SELECT 1 FROM effect AS other WHERE other.compensates = effect.id)
         AND NOT EXISTS (SELECT 1 FROM dependency WHERE on_effect = effect.key)
-        AND NOT EXISTS (SELECT 1 FROM approval WHERE approval.effect = effect.key)";
-    let mut statement = connection.prepare_cached(&format!("SELECT {free} FROM effect WHERE key = ?1"))?;
+        AND NOT EXISTS (SELECT 1 FROM approval WHERE approval.effect = effect.key)
+        FROM effect WHERE key = ?1";
+    let mut statement = connection.prepare_cached(FREE)?;
     if !statement.query_row([effect], |found| found.get::<_, bool>(0))? {
         return Ok(false);
     }
+    preview::remove_with(connection, effect)?;
     connection.prepare_cached("DELETE FROM dependency WHERE effect = ?1")?.execute([effect])?;
     connection.prepare_cached("DELETE FROM effect WHERE key = ?1")?.execute([effect])?;
     Ok(true)

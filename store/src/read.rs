@@ -5,12 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use oncegate_policy::action::ActionName;
-use oncegate_policy::effect::{Grade, Outcome};
+use oncegate_policy::effect::Outcome;
 use oncegate_policy::id::{AttemptId, EffectId, InvocationId, LimitId};
 use oncegate_policy::time::Timestamp;
-use rusqlite::types::Value;
-use rusqlite::{Connection, params, params_from_iter};
+use rusqlite::{Connection, params};
 use tokio::sync::oneshot;
 
 use crate::Store;
@@ -18,45 +16,15 @@ use crate::error::{Fault, OpenError, StoreError};
 use crate::events::{self, ChainReport};
 use crate::queue::{NotQueued, Queue};
 use crate::row::{self, Columns, Effect};
-use crate::view::{AttemptKind, AttemptView, EffectDetail, EffectView, EvidenceView, Exposure, Reservation};
+use crate::view::{AttemptKind, AttemptView, EffectDetail, EvidenceView, Exposure, Reservation};
 use crate::{limits, open};
+
+pub use crate::list::{EffectFilter, EffectList};
 
 /// Threads that read, each with a connection.
 const READERS: usize = 2;
 /// Reads that may wait; one more is refused as overloaded.
 const WAITING_MAX: usize = 4_096;
-
-/// Which effects are listed. Newest first.
-#[derive(Clone, Debug, Default)]
-pub struct EffectFilter {
-    /// Only of this action.
-    pub action: Option<ActionName>,
-    /// Only with this outcome.
-    pub outcome: Option<Outcome>,
-    /// Only whose invocation has this status, by its public word.
-    pub status: Option<String>,
-    /// Only in this stage, by its public word.
-    pub stage: Option<String>,
-    /// Only with this grade.
-    pub grade: Option<Grade>,
-    /// Only what is waiting, in flight or unknown; or only what is not.
-    pub unresolved: Option<bool>,
-    /// Only under this key, the caller's or the declared one.
-    pub key: Option<String>,
-    /// At most so many.
-    pub limit: u32,
-    /// After so many.
-    pub offset: u32,
-}
-
-/// A page of effects, without their answers.
-#[derive(Clone, Debug)]
-pub struct EffectList {
-    /// The page.
-    pub effects: Vec<EffectView>,
-    /// How many there are in all.
-    pub total: u64,
-}
 
 type Look = Box<dyn FnOnce(&Connection) + Send>;
 
@@ -139,15 +107,6 @@ impl Reader {
         .await
     }
 
-    /// A page of effects.
-    ///
-    /// # Errors
-    /// The record could not be read.
-    pub async fn list(&self, filter: EffectFilter) -> Result<EffectList, StoreError> {
-        self.read("list effects", move |connection| snapshot(connection, |inside| list(inside, &filter)))
-            .await
-    }
-
     /// Every limit with its counters at `now`, archived ones last.
     ///
     /// # Errors
@@ -185,14 +144,6 @@ impl Store {
         self.inner.reader.effect_of(invocation).await
     }
 
-    /// A page of effects.
-    ///
-    /// # Errors
-    /// The record could not be read.
-    pub async fn list(&self, filter: EffectFilter) -> Result<EffectList, StoreError> {
-        self.inner.reader.list(filter).await
-    }
-
     /// Every limit with its counters at `now`, archived ones last.
     ///
     /// # Errors
@@ -222,85 +173,12 @@ impl Drop for Pool {
 }
 
 /// Several statements that must agree with each other.
-fn snapshot<T>(
+pub(crate) fn snapshot<T>(
     connection: &Connection,
     look: impl FnOnce(&Connection) -> Result<T, Fault>,
 ) -> Result<T, Fault> {
     let inside = connection.unchecked_transaction()?;
     look(&inside)
-}
-
-fn list(connection: &Connection, filter: &EffectFilter) -> Result<EffectList, Fault> {
-    let (mut conditions, mut values) = (vec!["1"], Vec::<Value>::new());
-    if let Some(action) = &filter.action {
-        conditions.push("e.action = ?");
-        values.push(Value::Text(action.as_str().to_owned()));
-    }
-    if let Some(stage) = &filter.stage {
-        conditions.push("e.stage = ?");
-        values.push(Value::Text(stage.clone()));
-    }
-    if let Some(key) = &filter.key {
-        conditions.push("? IN (e.caller_key, e.declared_key)");
-        values.push(Value::Text(key.clone()));
-    }
-    conditions.extend(filter.outcome.map(outcome_is));
-    conditions.extend(filter.status.as_deref().map(status_is));
-    conditions.extend(filter.grade.map(grade_is));
-    conditions.extend(filter.unresolved.map(|unresolved| if unresolved { OPEN } else { ENDED }));
-    let conditions = conditions.join(" AND ");
-    let total: i64 = connection
-        .prepare_cached(&format!("SELECT count(*) FROM effect e WHERE {conditions}"))?
-        .query_row(params_from_iter(&values), |found| found.get(0))?;
-    values.push(Value::Integer(filter.limit.into()));
-    values.push(Value::Integer(filter.offset.into()));
-    let rest = format!("WHERE {conditions} ORDER BY e.key DESC LIMIT ? OFFSET ?");
-    let effects = row::many(connection, &rest, params_from_iter(&values))?;
-    Ok(EffectList {
-        effects: effects.into_iter().map(|effect| effect.view).collect(),
-        total: u64::try_from(total).unwrap_or(0),
-    })
-}
-
-const OPEN: &str = "e.stage NOT IN ('settled', 'rejected')";
-const ENDED: &str = "e.stage IN ('settled', 'rejected')";
-
-/// The stages from which the outcome is derived, as in `Stage::outcome`.
-fn outcome_is(outcome: Outcome) -> &'static str {
-    match outcome {
-        Outcome::NotDispatched => "e.stage IN ('awaiting_approval', 'rejected')",
-        Outcome::Pending => "e.stage IN ('ready', 'dispatching')",
-        Outcome::Succeeded => "e.result IN ('confirmed', 'acknowledged')",
-        Outcome::Failed => "e.result = 'failed'",
-        Outcome::Unknown => "e.stage = 'reconciling'",
-    }
-}
-
-/// The stages from which an invocation's status is derived, as in `Stage::invocation_status`.
-fn status_is(status: &str) -> &'static str {
-    match status {
-        "pending_approval" => "e.stage = 'awaiting_approval'",
-        "running" => "e.stage IN ('ready', 'dispatching')",
-        "unknown" => "e.stage = 'reconciling'",
-        "succeeded" => "e.result IN ('confirmed', 'acknowledged')",
-        "failed" => "(e.result = 'failed' OR e.rejection = 'refused')",
-        "denied" => "e.rejection = 'denied'",
-        "expired" => "e.rejection = 'expired'",
-        _ => "0",
-    }
-}
-
-/// The stages from which the grade is derived, as in `Stage::grade`.
-fn grade_is(grade: Grade) -> &'static str {
-    match grade {
-        Grade::Confirmed => "e.result = 'confirmed'",
-        Grade::Acknowledged => "e.result = 'acknowledged'",
-        Grade::Unknown => "e.stage = 'reconciling'",
-        Grade::Failed => "e.result = 'failed'",
-        Grade::Refused => "e.rejection IN ('refused', 'expired')",
-        Grade::Denied => "e.rejection = 'denied'",
-        Grade::Pending => "e.stage IN ('awaiting_approval', 'ready', 'dispatching')",
-    }
 }
 
 pub(crate) fn detail(connection: &Connection, effect: Effect) -> Result<EffectDetail, Fault> {

@@ -80,7 +80,7 @@ impl Seen {
         Self { verdict, exchange }
     }
 
-    fn word(&self) -> &'static str {
+    pub(crate) fn word(&self) -> &'static str {
         match &self.exchange {
             SeenExchange::NotSent(_) => "not_sent",
             SeenExchange::Answered { .. } => "answered",
@@ -88,7 +88,7 @@ impl Seen {
         }
     }
 
-    fn author(&self) -> &'static str {
+    pub(crate) fn author(&self) -> &'static str {
         match &self.exchange {
             SeenExchange::Answered { .. } => "provider",
             SeenExchange::NotSent(_) | SeenExchange::Lost(_) => "dispatch",
@@ -117,6 +117,15 @@ impl Seen {
             SeenExchange::Lost(loss) => {
                 json!({ "verdict": self.verdict.word(), "phase": loss.phase.word(), "status": loss.status })
             }
+        }
+    }
+
+    /// Where it ended without an answer, what the system said, and the status, as far as there is one.
+    pub(crate) fn columns(&self) -> (Option<&str>, Option<&str>, Option<u16>) {
+        match &self.exchange {
+            SeenExchange::NotSent(proof) => (Some(&proof.step), Some(&proof.cause), None),
+            SeenExchange::Answered { answer, .. } => (None, None, Some(answer.status)),
+            SeenExchange::Lost(loss) => (Some(loss.phase.word()), Some(&loss.cause), loss.status),
         }
     }
 
@@ -247,10 +256,10 @@ pub(crate) fn too_late(
 
 /// What was seen of one attempt, once.
 pub(crate) fn end_attempt(tx: &Tx<'_>, attempt: i64, seen: &Seen, now: Timestamp) -> Result<(), Fault> {
-    let (step, cause, status, digest) = match &seen.exchange {
-        SeenExchange::NotSent(proof) => (Some(proof.step.as_str()), Some(proof.cause.as_str()), None, None),
-        SeenExchange::Answered { answer, digest } => (None, None, Some(answer.status), Some(*digest)),
-        SeenExchange::Lost(loss) => (Some(loss.phase.word()), Some(loss.cause.as_str()), loss.status, None),
+    let (step, cause, status) = seen.columns();
+    let digest = match &seen.exchange {
+        SeenExchange::Answered { digest, .. } => Some(*digest),
+        SeenExchange::NotSent(_) | SeenExchange::Lost(_) => None,
     };
     tx.connection
         .prepare_cached(

@@ -57,6 +57,23 @@ pub enum PartialEffect {
     Confirmed,
 }
 
+impl ResolvedAs {
+    /// The public word.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+        }
+    }
+
+    /// Reads the public word.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Succeeded, Self::Failed].into_iter().find(|outcome| outcome.word() == text)
+    }
+}
+
 impl PartialEffect {
     /// The public word.
     #[must_use]
@@ -147,7 +164,7 @@ fn resolve(
     let succeeded = resolution.outcome == ResolvedAs::Succeeded;
     let result = if succeeded { SettledResult::Acknowledged } else { SettledResult::Failed };
     let holds = Ending::Actual { amounts: resolution.actual_impact.clone(), otherwise_consumed: succeeded };
-    let word = if succeeded { "succeeded" } else { "failed" };
+    let word = resolution.outcome.word();
     let text = format!("resolved as {word} by {by}: {}", resolution.reason.trim());
     let actual = resolution.actual_impact.iter();
     let detail = json!({

@@ -8,7 +8,7 @@ use oncegate_policy::caller::CallerName;
 use oncegate_policy::effect::{Outcome, Rejection, SettledResult, Settlement, Stage, Verification};
 use oncegate_policy::exchange::{Loss, Phase};
 use oncegate_policy::fingerprint::Fingerprint;
-use oncegate_policy::id::{ApprovalId, EffectId, InvocationId, OwnerId};
+use oncegate_policy::id::{ApprovalId, EffectId, InvocationId, OwnerId, PreviewId};
 use oncegate_policy::impact::{Bound, Dimension, Impact};
 use oncegate_policy::refusal::Code;
 use oncegate_policy::time::Timestamp;
@@ -29,7 +29,7 @@ const COLUMNS: &str =
     "SELECT e.key, e.id, e.invocation, e.caller, e.action, e.listener, e.subject, e.resource,
     e.dimension, e.unit, e.amount, e.bound, e.provider_key, e.caller_key, e.declared_key, e.fingerprint,
     e.request_digest, e.target, e.created_at, e.claimed_at, e.unknown_since, e.looks, e.can_read_back,
-    e.replay_until, e.retry_of, e.retried_by, e.compensates, e.approval, e.drill,
+    e.replay_until, e.retry_of, e.retried_by, e.compensates, e.approval, e.preview, e.drill,
     e.stage, e.expires_at, (SELECT id FROM run WHERE run.key = e.run), e.next_look_at,
     e.result, e.verification, e.settled_at, e.rejection, e.rejection_code,
     d.seen, d.step, d.cause, d.status";
@@ -131,6 +131,10 @@ impl<'r> Columns<'r> {
     fn hex(&mut self) -> Result<String, Fault> {
         Ok(to_hex(&self.next::<[u8; 32]>()?))
     }
+
+    pub(crate) fn fingerprint(&mut self) -> Result<Fingerprint, Fault> {
+        fingerprint(&self.hex()?)
+    }
 }
 
 fn effect(row: &Row<'_>) -> Result<Effect, Fault> {
@@ -147,7 +151,7 @@ fn effect(row: &Row<'_>) -> Result<Effect, Fault> {
     let provider_key = columns.next()?;
     let caller_key = columns.next()?;
     let declared_key = columns.next()?;
-    let fingerprint = fingerprint(&columns.hex()?)?;
+    let fingerprint = columns.fingerprint()?;
     let request_digest = columns.hex()?;
     let target = columns.next()?;
     let created_at = Timestamp(columns.next()?);
@@ -160,6 +164,7 @@ fn effect(row: &Row<'_>) -> Result<Effect, Fault> {
     let retried_by = columns.maybe("invocation id", InvocationId::parse)?;
     let compensates = columns.maybe("effect id", EffectId::parse)?;
     let approval = columns.maybe("approval id", ApprovalId::parse)?;
+    let preview = columns.maybe("preview id", PreviewId::parse)?;
     let drill = columns.next()?;
     let stage =
         stage(columns, &StageFacts { approval: approval.as_ref(), claimed_at, unknown_since, looks })?;
@@ -194,6 +199,7 @@ fn effect(row: &Row<'_>) -> Result<Effect, Fault> {
         retried_by,
         compensates,
         approval,
+        preview,
         drill,
     };
     Ok(Effect { key, view })
@@ -257,7 +263,8 @@ fn impact(columns: &mut Columns<'_>) -> Result<Option<Impact>, Fault> {
     }))
 }
 
-fn dispatch(columns: &mut Columns<'_>) -> Result<(Option<Loss>, Option<NeverSent>), Fault> {
+/// How a dispatch ended without an answer: columns `seen`, `step`, `cause`, `status`.
+pub(crate) fn dispatch(columns: &mut Columns<'_>) -> Result<(Option<Loss>, Option<NeverSent>), Fault> {
     let seen: Option<String> = columns.next()?;
     let step: Option<String> = columns.next()?;
     let cause = columns.next::<Option<String>>()?.unwrap_or_default();

@@ -153,13 +153,15 @@ impl Tx<'_> {
                     StoredResponse { source, status: 200, reason: None, headers, body: record.to_vec() };
                 self.keep_response(effect.key, &kept, now)
             }
-            None => self.forget_response(effect.key),
+            None => self.forget_response(effect.key).map(drop),
         }
     }
 
-    pub(crate) fn forget_response(&self, effect: i64) -> Result<(), Fault> {
-        self.connection.prepare_cached("DELETE FROM response WHERE effect = ?1")?.execute([effect])?;
-        Ok(())
+    /// Returns how many were there: one or none.
+    pub(crate) fn forget_response(&self, effect: i64) -> Result<u64, Fault> {
+        let gone =
+            self.connection.prepare_cached("DELETE FROM response WHERE effect = ?1")?.execute([effect])?;
+        Ok(u64::try_from(gone).unwrap_or(u64::MAX))
     }
 
     pub(crate) fn forget_request(&self, effect: i64) -> Result<(), Fault> {

@@ -14,24 +14,28 @@ use crate::error::{Fault, StoreError};
 use crate::record::{Seen, end_attempt};
 use crate::settle::Fact;
 use crate::writer::{Step, Tx};
-use crate::{Store, row};
+use crate::{Store, plain, row};
 
 const SWEEP: Step =
     Step::new("sweep interrupted dispatches").failing_at("before_sweep_commit", "after_sweep_commit");
-/// Open attempts in one transaction, at most.
+/// Open attempts, and open invocations without an effect, in one transaction, at most.
 const SWEPT_MAX: usize = 500;
 
 impl Store {
     /// Calls unknown whatever says `dispatching` with no living owner, and closes attempts that nobody holds. A byte
-    /// may have left in each: none is sent again, and none is called failed. Returns the effects that became unknown.
+    /// may have left in each: none is sent again, and none is called failed. The same for invocations without an
+    /// effect. Returns the effects that became unknown.
     ///
     /// # Errors
     /// The record could not be written; the next sweep finds them again.
     pub async fn sweep(&self, now: Timestamp) -> Result<Vec<EffectId>, StoreError> {
         let mut unknown = Vec::new();
         loop {
-            let (closed, mut found) =
-                self.inner.writer.write(SWEEP, usize::MAX, move |tx| sweep(tx, now)).await?;
+            let verb = move |tx: &mut Tx<'_>| {
+                let (closed, found) = sweep(tx, now)?;
+                Ok((closed.max(plain::resolve::sweep(tx, SWEPT_MAX, now)?), found))
+            };
+            let (closed, mut found) = self.inner.writer.write(SWEEP, usize::MAX, verb).await?;
             unknown.append(&mut found);
             if closed < SWEPT_MAX {
                 return Ok(unknown);

@@ -5,7 +5,7 @@ use oncegate_policy::caller::CallerName;
 use oncegate_policy::effect::{Outcome, Stage};
 use oncegate_policy::exchange::Loss;
 use oncegate_policy::fingerprint::Fingerprint;
-use oncegate_policy::id::{ApprovalId, AttemptId, EffectId, InvocationId, LimitId};
+use oncegate_policy::id::{ApprovalId, AttemptId, EffectId, InvocationId, LimitId, PreviewId};
 use oncegate_policy::impact::Impact;
 use oncegate_policy::limit::{Limit, Usage};
 use oncegate_policy::time::Timestamp;
@@ -70,6 +70,8 @@ pub struct EffectView {
     pub compensates: Option<EffectId>,
     /// The approval that was asked for.
     pub approval: Option<ApprovalId>,
+    /// The preview that it is bound to.
+    pub preview: Option<PreviewId>,
     /// The fault drill that it was sent under.
     pub drill: Option<String>,
 }

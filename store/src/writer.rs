@@ -54,7 +54,10 @@ pub(crate) struct Tx<'a> {
 pub(crate) struct Setting {
     pub(crate) run: i64,
     pub(crate) schedule: Schedule,
+    /// Attempts of this run that somebody holds.
     pub(crate) living: Arc<Living>,
+    /// Invocations without an effect, of this run, that somebody holds.
+    pub(crate) living_plain: Arc<Living>,
 }
 
 /// A verb with the one who waits for it.

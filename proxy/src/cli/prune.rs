@@ -55,8 +55,13 @@ pub(crate) async fn run(common: &Common, args: &PruneArgs) -> Result<Exit, Stop>
         print::json(&document);
     } else {
         print::line(&format!(
-            "{} recorded answers erased, {} effects shortened, {} removed whole",
-            document["responses"], document["shortened"], document["removed"]
+            "{} recorded answers erased, {} effects shortened, {} removed whole, {} invocations without an effect \
+             pruned, {} expired previews removed",
+            document["responses"],
+            document["shortened"],
+            document["removed"],
+            document["invocations"],
+            document["previews"]
         ));
     }
     Ok(Exit::Done)

@@ -247,6 +247,7 @@ mod tests {
             retried_by: None,
             compensates: None,
             approval: None,
+            preview: None,
             drill: None,
         }
     }

@@ -20,6 +20,8 @@ async fn history() -> Memory {
 /// A hand that knows how to drop triggers.
 fn forge(memory: &Memory, statements: &str) {
     let shell: Connection = memory.shell();
+    // And the checks, too.
+    shell.pragma_update(None, "ignore_check_constraints", true).unwrap();
     shell
         .execute_batch(
             "DROP TRIGGER event_fixed; DROP TRIGGER event_stays; DROP TRIGGER effect_moves; DROP TRIGGER effect_ended;
@@ -45,6 +47,11 @@ async fn each_way_of_tampering_is_named() {
         ("DELETE FROM event WHERE seq = 3", 3, "missing"),
         ("DELETE FROM event WHERE seq = 1", 1, "missing"),
         ("DELETE FROM event WHERE seq = 8", 9 - 1, "end of the chain"),
+        ("UPDATE event SET hash = x'00' WHERE seq = 4", 4, "changed"),
+        ("UPDATE event SET prev_hash = x'' WHERE seq = 5", 5, "the row before it"),
+        ("UPDATE event SET text = CAST(x'ff' AS TEXT) WHERE seq = 4", 4, "cannot be read"),
+        ("UPDATE chain_head SET hash = x'00'", 9, "end of the chain"),
+        ("DROP TRIGGER chain_head_stays; DELETE FROM chain_head", 9, "end of the chain"),
         (
             "UPDATE event SET seq = 100 WHERE seq = 3; UPDATE event SET seq = 3 WHERE seq = 4;
              UPDATE event SET seq = 4 WHERE seq = 100",

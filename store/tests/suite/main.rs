@@ -14,9 +14,12 @@ mod law;
 mod limits;
 mod looks;
 mod model;
+mod plain;
+mod previews;
 mod rules;
 mod speed;
 #[cfg(feature = "failpoints")]
 mod stops;
 mod support;
+mod upgrade;
 mod views;

@@ -149,3 +149,136 @@ async fn a_counter_below_zero_and_a_hold_that_ends_twice() {
         refuses(&shell, statement);
     }
 }
+
+#[tokio::test]
+async fn a_preview_used_twice_or_by_another() {
+    let memory = three().await;
+    let shell = memory.shell();
+    shell
+        .execute_batch(
+            "INSERT INTO preview (id, caller, action, basis, fingerprint, input, document, created_at, expires_at)
+             VALUES ('prv_1', 'agent', 'refund', zeroblob(32), zeroblob(32), '{}', '{}', 0, 100),
+                 ('prv_2', 'agent', 'refund', zeroblob(32), zeroblob(32), '{}', '{}', 0, 100)",
+        )
+        .unwrap();
+    let effect = |changed: &str| {
+        format!(
+            "INSERT INTO effect (id, invocation, caller, action, listener, fingerprint, provider_key, can_read_back,
+                 target, request_digest, created_at, stage, claimed_at, run, preview)
+             SELECT {changed} FROM (SELECT 'eff_x' AS id, 'inv_x' AS invocation, caller, action, target, request_digest,
+                 5 AS at, 'prv_1' AS preview FROM effect WHERE key = 1)"
+        )
+    };
+    let columns = |caller: &str, action: &str, at: &str, preview: &str| {
+        effect(&format!(
+            "id, invocation, {caller}, {action}, 'api', zeroblob(32), 'p', 0, target, request_digest, {at}, 'dispatching', {at}, 1, {preview}"
+        ))
+    };
+    for statement in [
+        &columns("'other'", "action", "at", "preview"),
+        &columns("caller", "'other'", "at", "preview"),
+        &columns("caller", "action", "100", "preview"),
+        &columns("caller", "action", "at", "'prv_3'"),
+        "UPDATE preview SET used_by = 1",
+        "UPDATE effect SET preview = 'prv_1' WHERE key = 1",
+        "INSERT INTO preview (id, caller, action, basis, fingerprint, input, document, created_at, expires_at, superseded_at)
+             VALUES ('prv_4', 'agent', 'refund', zeroblob(32), zeroblob(32), '{}', '{}', 0, 100, 1)",
+    ] {
+        refuses(&shell, statement);
+    }
+    shell.execute_batch(&columns("caller", "action", "at", "preview")).unwrap();
+    shell
+        .execute_batch(
+            "UPDATE preview SET used_by = (SELECT key FROM effect WHERE id = 'eff_x') WHERE id = 'prv_1'",
+        )
+        .unwrap();
+    shell.execute_batch("UPDATE preview SET superseded_at = 7 WHERE id = 'prv_2'").unwrap();
+    let again =
+        columns("caller", "action", "at", "preview").replace("eff_x", "eff_y").replace("inv_x", "inv_y");
+    for statement in [
+        &again,
+        &again.replace("prv_1", "prv_2"),
+        "UPDATE preview SET used_by = NULL WHERE id = 'prv_1'",
+        "UPDATE preview SET basis = randomblob(32)",
+        "UPDATE preview SET expires_at = 1000",
+        "UPDATE preview SET document = '1'",
+        "UPDATE preview SET document = 'null', input = 'null' WHERE id = 'prv_1'",
+        "UPDATE preview SET superseded_at = NULL WHERE id = 'prv_2'",
+        "DELETE FROM preview WHERE id = 'prv_1'",
+    ] {
+        refuses(&shell, statement);
+    }
+    shell.execute_batch("DELETE FROM preview WHERE id = 'prv_2'").unwrap();
+}
+
+#[tokio::test]
+async fn an_invocation_without_an_effect_that_ends_twice_or_by_the_wrong_word() {
+    let memory = three().await;
+    let shell = memory.shell();
+    let insert = |id: &str, key: &str, status: &str| {
+        format!(
+            "INSERT INTO plain_invocation (id, caller, action, listener, fingerprint, caller_key, target, created_at, status, run)
+             VALUES ('{id}', 'agent', 'ping', 'api', zeroblob(32), {key}, 'POST x', 0, '{status}', 1)"
+        )
+    };
+    for id in ["inv_a", "inv_b", "inv_c"] {
+        shell.execute_batch(&insert(id, &format!("'{id}'"), "running")).unwrap();
+    }
+    let own: String =
+        shell.query_row("SELECT invocation FROM effect WHERE key = 1", [], |row| row.get(0)).unwrap();
+    let ended = "run = NULL, ended_at = 1, seen = 'lost'";
+    shell
+        .execute_batch(&format!("UPDATE plain_invocation SET status = 'unknown', {ended} WHERE id = 'inv_b'"))
+        .unwrap();
+    shell
+        .execute_batch(&format!("UPDATE plain_invocation SET status = 'failed', {ended} WHERE id = 'inv_c'"))
+        .unwrap();
+    let word = "resolved_as = 'succeeded', resolved_at = 2, evidence = 'seen'";
+    for statement in [
+        &insert("inv_d", "'inv_a'", "running"),
+        &insert("inv_d", "NULL", "succeeded"),
+        &insert("inv_d", "NULL", "unknown"),
+        &insert(&own, "NULL", "running"),
+        &insert("eff_d", "NULL", "running"),
+        "UPDATE plain_invocation SET status = 'succeeded' WHERE id = 'inv_a'",
+        &format!(
+            "UPDATE plain_invocation SET status = 'succeeded', {ended}, {word}, resolved_by = 'ops' WHERE id = 'inv_a'"
+        ),
+        "UPDATE plain_invocation SET status = 'succeeded' WHERE id = 'inv_b'",
+        "UPDATE plain_invocation SET status = 'running', run = 1, ended_at = NULL, seen = NULL WHERE id = 'inv_b'",
+        &format!("UPDATE plain_invocation SET {word}, resolved_by = 'ops' WHERE id = 'inv_b'"),
+        &format!(
+            "UPDATE plain_invocation SET status = 'failed', {word}, resolved_by = 'ops' WHERE id = 'inv_b'"
+        ),
+        // Who asked does not decide.
+        &format!(
+            "UPDATE plain_invocation SET status = 'succeeded', {word}, resolved_by = 'agent' WHERE id = 'inv_b'"
+        ),
+        &format!("UPDATE plain_invocation SET status = 'succeeded', {word} WHERE id = 'inv_b'"),
+        &format!(
+            "UPDATE plain_invocation SET status = 'succeeded', {word}, resolved_by = 'ops' WHERE id = 'inv_c'"
+        ),
+        "UPDATE plain_invocation SET status = 'succeeded' WHERE id = 'inv_c'",
+        "UPDATE plain_invocation SET ended_at = 9 WHERE id = 'inv_c'",
+        "UPDATE plain_invocation SET seen = 'not_sent' WHERE id = 'inv_c'",
+        "UPDATE plain_invocation SET caller = 'ops' WHERE id = 'inv_b'",
+        "UPDATE plain_invocation SET fingerprint = randomblob(32) WHERE id = 'inv_c'",
+        "UPDATE plain_invocation SET caller_key = NULL WHERE id = 'inv_c'",
+        "UPDATE plain_invocation SET pruned_at = 1 WHERE id = 'inv_b'",
+        "DELETE FROM plain_invocation WHERE id = 'inv_c'",
+        "DELETE FROM plain_invocation WHERE id = 'inv_b'",
+    ] {
+        refuses(&shell, statement);
+    }
+    let settle = format!(
+        "UPDATE plain_invocation SET status = 'succeeded', {word}, resolved_by = 'ops' WHERE id = 'inv_b'"
+    );
+    shell.execute_batch(&settle).unwrap();
+    for statement in [
+        "UPDATE plain_invocation SET evidence = 'other' WHERE id = 'inv_b'",
+        "UPDATE plain_invocation SET status = 'failed', resolved_as = 'failed' WHERE id = 'inv_b'",
+        "UPDATE plain_invocation SET resolved_by = 'boss' WHERE id = 'inv_b'",
+    ] {
+        refuses(&shell, statement);
+    }
+}

@@ -117,6 +117,7 @@ impl Memory {
             approval: None,
             depends_on: vec![],
             compensates: None,
+            preview: None,
             drill: None,
             listener: "proxy",
         }

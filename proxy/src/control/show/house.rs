@@ -44,7 +44,13 @@ pub fn environment(halt: Option<&Halt>) -> EnvironmentJson {
 /// What a prune took away.
 #[must_use]
 pub fn pruned(pruned: &Pruned) -> Value {
-    json!({ "responses": pruned.responses, "shortened": pruned.shortened, "removed": pruned.removed })
+    json!({
+        "responses": pruned.responses,
+        "shortened": pruned.shortened,
+        "removed": pruned.removed,
+        "previews": pruned.previews,
+        "invocations": pruned.invocations,
+    })
 }
 
 /// What a check of the evidence chain found.

@@ -1,0 +1,204 @@
+//! An invocation of an action that is not governed: it makes no effect, takes no room and is not looked for. What
+//! remains is its key, the halt, and that a retry on purpose is of something that failed.
+
+use crate::admission::{halted, key_reuse};
+use crate::fingerprint::Fingerprint;
+use crate::id::{EffectId, InvocationId};
+use crate::refusal::{Code, Refusal};
+
+/// What has become of it. The same words as for an invocation with an effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PlainStatus {
+    /// On its way.
+    Running,
+    /// The provider says that it is done, or a person does.
+    Succeeded,
+    /// It was not done.
+    Failed,
+    /// It may have been done; only a person settles it.
+    Unknown,
+}
+
+impl PlainStatus {
+    /// The public word.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    /// Reads the public word.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Running, Self::Succeeded, Self::Failed, Self::Unknown]
+            .into_iter()
+            .find(|status| status.word() == text)
+    }
+}
+
+/// One that is already there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KnownPlain {
+    /// Its id.
+    pub invocation: InvocationId,
+    /// What it said.
+    pub fingerprint: Fingerprint,
+    /// What it has come to.
+    pub status: PlainStatus,
+    /// Whether something already runs in its place.
+    pub retried: bool,
+}
+
+/// What is asked, as far as identity goes.
+#[derive(Clone, Debug)]
+pub struct AskedPlain {
+    /// What the request says.
+    pub fingerprint: Fingerprint,
+    /// The failed invocation that this one retries on purpose.
+    pub retry_of: Option<InvocationId>,
+    /// Whether it can only read: GET, HEAD, OPTIONS. A halt stops writes.
+    pub reads: bool,
+}
+
+/// What the record holds that could be in the way.
+#[derive(Clone, Debug, Default)]
+pub struct PlainFacts {
+    /// The invocation bound to this caller's key for this action.
+    pub by_caller_key: Option<KnownPlain>,
+    /// The effect bound to this key, from when the action was governed.
+    pub governed_under_key: Option<EffectId>,
+    /// What `retry_of` names; `None` when there is no such invocation of this action.
+    pub retry_target: Option<KnownPlain>,
+    /// Why everything is stopped, when it is.
+    pub halted: Option<String>,
+}
+
+/// What follows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PlainDecision {
+    /// It is new.
+    New,
+    /// It is there already: show what it has come to.
+    Repeat(InvocationId),
+    /// No.
+    Refuse(Refusal),
+}
+
+/// Decides over the facts. As in [`crate::admission::decide`], a repeat is recognised before the halt.
+#[must_use]
+pub fn decide(asked: &AskedPlain, facts: &PlainFacts) -> PlainDecision {
+    if let Some(known) = &facts.by_caller_key {
+        if known.fingerprint == asked.fingerprint {
+            return PlainDecision::Repeat(known.invocation.clone());
+        }
+        return PlainDecision::Refuse(key_reuse(&format!("invocation {}", known.invocation), None));
+    }
+    if let Some(effect) = &facts.governed_under_key {
+        return PlainDecision::Refuse(key_reuse(&format!("effect {effect}"), Some(effect)));
+    }
+    if let Some(reason) = facts.halted.as_ref().filter(|_| !asked.reads) {
+        return PlainDecision::Refuse(halted(reason));
+    }
+    match &asked.retry_of {
+        Some(named) => retry_on_purpose(named, facts),
+        None => PlainDecision::New,
+    }
+}
+
+fn retry_on_purpose(named: &InvocationId, facts: &PlainFacts) -> PlainDecision {
+    let refuse = |sentence: String| PlainDecision::Refuse(Refusal::new(Code::RetryRefused, sentence));
+    match &facts.retry_target {
+        None => refuse(format!("Invocation {named} is not one of this action. Nothing was sent.")),
+        Some(target) if target.retried => {
+            refuse(format!("Invocation {named} has been retried already. Nothing was sent."))
+        }
+        Some(target) => match target.status {
+            PlainStatus::Failed => PlainDecision::New,
+            PlainStatus::Running | PlainStatus::Succeeded | PlainStatus::Unknown => refuse(format!(
+                "Only a failed invocation can be retried, and {named} has not failed. Nothing was sent."
+            )),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn known(status: PlainStatus, input: &str) -> KnownPlain {
+        KnownPlain {
+            invocation: InvocationId::from_ulid("01J0000000000000000000000A"),
+            fingerprint: Fingerprint::of("ping", &serde_json::json!(input), &[]),
+            status,
+            retried: false,
+        }
+    }
+
+    fn asked(known: &KnownPlain, retries: bool, reads: bool) -> AskedPlain {
+        let retry_of = retries.then(|| known.invocation.clone());
+        AskedPlain { fingerprint: known.fingerprint.clone(), retry_of, reads }
+    }
+
+    fn code(decision: &PlainDecision) -> Option<Code> {
+        match decision {
+            PlainDecision::Refuse(refusal) => Some(refusal.code),
+            PlainDecision::New | PlainDecision::Repeat(_) => None,
+        }
+    }
+
+    #[test]
+    fn a_key_names_one_request_for_life() {
+        for status in
+            [PlainStatus::Running, PlainStatus::Succeeded, PlainStatus::Failed, PlainStatus::Unknown]
+        {
+            let known = known(status, "one");
+            let facts = PlainFacts {
+                by_caller_key: Some(known.clone()),
+                halted: Some("drill".into()),
+                ..PlainFacts::default()
+            };
+            let repeat = PlainDecision::Repeat(known.invocation.clone());
+            assert_eq!(decide(&asked(&known, false, false), &facts), repeat);
+            let other = decide(&asked(&self::known(status, "other"), false, false), &facts);
+            assert_eq!(code(&other), Some(Code::KeyReuse));
+        }
+        let effect = EffectId::from_ulid("01J0000000000000000000000B");
+        let facts = PlainFacts { governed_under_key: Some(effect.clone()), ..PlainFacts::default() };
+        let PlainDecision::Refuse(refusal) =
+            decide(&asked(&known(PlainStatus::Running, "one"), false, true), &facts)
+        else {
+            panic!("not refused")
+        };
+        assert_eq!((refusal.code, refusal.effect), (Code::KeyReuse, Some(effect)));
+    }
+
+    #[test]
+    fn a_halt_stops_what_writes() {
+        let one = known(PlainStatus::Failed, "one");
+        let facts = PlainFacts { halted: Some("drill".into()), ..PlainFacts::default() };
+        assert_eq!(code(&decide(&asked(&one, false, false), &facts)), Some(Code::Halted));
+        assert_eq!(decide(&asked(&one, false, true), &facts), PlainDecision::New);
+    }
+
+    #[test]
+    fn only_what_failed_is_retried_and_only_once() {
+        for (status, retried, allowed) in [
+            (PlainStatus::Failed, false, true),
+            (PlainStatus::Failed, true, false),
+            (PlainStatus::Running, false, false),
+            (PlainStatus::Succeeded, false, false),
+            (PlainStatus::Unknown, false, false),
+        ] {
+            let target = KnownPlain { retried, ..known(status, "one") };
+            let facts = PlainFacts { retry_target: Some(target.clone()), ..PlainFacts::default() };
+            let decision = decide(&asked(&target, true, false), &facts);
+            assert_eq!(decision == PlainDecision::New, allowed, "{status:?} {retried}");
+        }
+        let missing = decide(&asked(&known(PlainStatus::Failed, "one"), true, false), &PlainFacts::default());
+        assert_eq!(code(&missing), Some(Code::RetryRefused));
+    }
+}

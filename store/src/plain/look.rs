@@ -1,0 +1,164 @@
+//! Rows of invocations without an effect, to values and to the facts of a decision.
+
+use std::sync::LazyLock;
+
+use oncegate_policy::action::ActionName;
+use oncegate_policy::caller::CallerName;
+use oncegate_policy::id::{EffectId, InvocationId};
+use oncegate_policy::plain::{KnownPlain, PlainFacts, PlainStatus};
+use oncegate_policy::time::Timestamp;
+use rusqlite::{Connection, OptionalExtension, Params, Row};
+
+use crate::error::Fault;
+use crate::plain::{NewPlain, PlainResolution, PlainView};
+use crate::resolve::ResolvedAs;
+use crate::row::{self, Columns};
+use crate::view::{ResponseSource, StoredResponse};
+
+/// Everything but the answer's reason, headers and body.
+const COLUMNS: &str =
+    "SELECT id, caller, action, listener, fingerprint, caller_key, target, status, created_at,
+    ended_at, retry_of, retried_by, resolved_as, resolved_by, evidence, external_reference, resolved_at,
+    seen, step, cause, seen_status";
+const WITH_ANSWER: &str = "response_reason, response_headers, response_body FROM plain_invocation";
+static BY_ID: LazyLock<String> = LazyLock::new(|| format!("{COLUMNS}, {WITH_ANSWER} WHERE id = ?1"));
+static BY_KEY: LazyLock<String> = LazyLock::new(|| format!("{COLUMNS}, {WITH_ANSWER} WHERE key = ?1"));
+/// The keys are a JSON list.
+static LISTED: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "{COLUMNS}, NULL, NULL, NULL FROM plain_invocation WHERE key IN (SELECT value FROM json_each(?1)) ORDER BY key DESC"
+    )
+});
+
+pub(crate) fn by_id(connection: &Connection, id: &InvocationId) -> Result<Option<PlainView>, Fault> {
+    one(connection, &BY_ID, [id.as_str()])
+}
+
+pub(crate) fn by_key(connection: &Connection, key: i64) -> Result<Option<PlainView>, Fault> {
+    one(connection, &BY_KEY, [key])
+}
+
+/// Those with these keys, the highest first, without their answers.
+pub(crate) fn listed(connection: &Connection, keys: &str) -> Result<Vec<PlainView>, Fault> {
+    let mut statement = connection.prepare_cached(&LISTED)?;
+    let mut rows = statement.query([keys])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        found.push(view(row)?);
+    }
+    Ok(found)
+}
+
+fn one(connection: &Connection, statement: &str, params: impl Params) -> Result<Option<PlainView>, Fault> {
+    let mut statement = connection.prepare_cached(statement)?;
+    statement.query_row(params, |row| Ok(view(row))).optional()?.transpose()
+}
+
+fn view(row: &Row<'_>) -> Result<PlainView, Fault> {
+    let columns = &mut Columns::of(row);
+    let id = columns.word("invocation id", InvocationId::parse)?;
+    let caller = columns.word("caller", CallerName::parse)?;
+    let action = columns.word("action", ActionName::parse)?;
+    let listener = columns.next()?;
+    let fingerprint = columns.fingerprint()?;
+    let (caller_key, target) = (columns.next()?, columns.next()?);
+    let status = columns.word("status", PlainStatus::parse)?;
+    let (created_at, ended_at) = (Timestamp(columns.next()?), columns.time()?);
+    let retry_of = columns.maybe("invocation id", InvocationId::parse)?;
+    let retried_by = columns.maybe("invocation id", InvocationId::parse)?;
+    let resolution = resolution(columns)?;
+    let answered_with: Option<u16> = row.get("seen_status")?;
+    let (last_loss, never_sent) = row::dispatch(columns)?;
+    let response = response(columns, answered_with)?;
+    Ok(PlainView {
+        id,
+        caller,
+        action,
+        listener,
+        fingerprint,
+        caller_key,
+        target,
+        status,
+        created_at,
+        ended_at,
+        response,
+        last_loss,
+        never_sent,
+        resolution,
+        retry_of,
+        retried_by,
+    })
+}
+
+fn resolution(columns: &mut Columns<'_>) -> Result<Option<PlainResolution>, Fault> {
+    let outcome = columns.maybe("outcome", ResolvedAs::parse)?;
+    let by = columns.maybe("caller", CallerName::parse)?;
+    let evidence: Option<String> = columns.next()?;
+    let external_reference = columns.next()?;
+    let at = columns.time()?;
+    let whole = outcome.zip(by).zip(evidence).zip(at);
+    Ok(whole.map(|(((outcome, by), evidence), at)| PlainResolution {
+        outcome,
+        by,
+        evidence,
+        external_reference,
+        at,
+    }))
+}
+
+fn response(columns: &mut Columns<'_>, status: Option<u16>) -> Result<Option<StoredResponse>, Fault> {
+    let reason = columns.next()?;
+    let headers: Option<String> = columns.next()?;
+    let body: Option<Vec<u8>> = columns.next()?;
+    let Some(((status, headers), body)) = status.zip(headers).zip(body) else { return Ok(None) };
+    let headers = row::headers_from(&headers)?;
+    Ok(Some(StoredResponse { source: ResponseSource::Dispatch, status, reason, headers, body }))
+}
+
+/// What the record holds that could be in the way of `new`.
+pub(crate) fn facts(connection: &Connection, new: &NewPlain) -> Result<PlainFacts, Fault> {
+    let (caller, action) = (new.caller.as_str(), new.action.as_str());
+    let mut facts = PlainFacts { halted: crate::facts::halted(connection)?, ..PlainFacts::default() };
+    if let Some(key) = &new.caller_key {
+        let statement = "SELECT id, fingerprint, status, retried_by IS NOT NULL FROM plain_invocation
+            WHERE caller = ?1 AND action = ?2 AND caller_key = ?3";
+        facts.by_caller_key = known(connection, statement, [caller, action, key])?;
+        facts.governed_under_key = governed_under(connection, [caller, action, key])?;
+    }
+    if let Some(named) = &new.retry_of {
+        let statement = "SELECT id, fingerprint, status, retried_by IS NOT NULL FROM plain_invocation
+            WHERE id = ?1 AND action = ?2";
+        facts.retry_target = known(connection, statement, [named.as_str(), action])?;
+    }
+    Ok(facts)
+}
+
+fn known(connection: &Connection, statement: &str, params: impl Params) -> Result<Option<KnownPlain>, Fault> {
+    let read = |columns: &mut Columns<'_>| {
+        Ok(KnownPlain {
+            invocation: columns.word("invocation id", InvocationId::parse)?,
+            fingerprint: columns.fingerprint()?,
+            status: columns.word("status", PlainStatus::parse)?,
+            retried: columns.next()?,
+        })
+    };
+    let mut statement = connection.prepare_cached(statement)?;
+    statement.query_row(params, |row| Ok(read(&mut Columns::of(row)))).optional()?.transpose()
+}
+
+/// The effect under a caller's key, from when the action was governed.
+fn governed_under(connection: &Connection, named: [&str; 3]) -> Result<Option<EffectId>, Fault> {
+    let mut statement = connection
+        .prepare_cached("SELECT id FROM effect WHERE caller = ?1 AND action = ?2 AND caller_key = ?3")?;
+    let read = |row: &Row<'_>| Ok(Columns::of(row).word("effect id", EffectId::parse));
+    statement.query_row(named, read).optional()?.transpose()
+}
+
+/// The invocation under a caller's key, from when the action was not governed.
+pub(crate) fn under_key(connection: &Connection, named: [&str; 3]) -> Result<Option<InvocationId>, Fault> {
+    let mut statement = connection.prepare_cached(
+        "SELECT id FROM plain_invocation WHERE caller = ?1 AND action = ?2 AND caller_key = ?3",
+    )?;
+    let read = |row: &Row<'_>| Ok(Columns::of(row).word("invocation id", InvocationId::parse));
+    statement.query_row(named, read).optional()?.transpose()
+}

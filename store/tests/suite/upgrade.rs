@@ -1,0 +1,78 @@
+//! A database of an earlier version keeps what it holds.
+
+use oncegate_policy::limit::Period;
+use oncegate_policy::reconcile::Looker;
+use oncegate_store::Store;
+use oncegate_store::admit::Admitted;
+use oncegate_store::look::Found;
+use oncegate_store::read::Reader;
+use rusqlite::Connection;
+
+use crate::support::{DAY, Memory, NOON, limit, matched, options, owner, with_key, word};
+
+/// A dump of a database that version 1 wrote: one effect that succeeded under the key `refund:1`, one unknown, one
+/// failed, one waiting for approval, one whose process ended.
+const VERSION_1: &str = include_str!("../cases/0001.sql");
+
+fn version_1() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let shell = Connection::open(folder.path().join("once.db")).unwrap();
+    shell.execute_batch(VERSION_1).unwrap();
+    shell.pragma_update(None, "user_version", 1).unwrap();
+    shell.pragma_update(None, "application_id", 0x6f6e_6365).unwrap();
+    folder
+}
+
+#[tokio::test]
+async fn version_1_keeps_its_effects_and_its_chain() {
+    let folder = version_1();
+    let path = folder.path().join("once.db");
+    assert!(Reader::open(&path).is_err(), "a reader does not upgrade");
+    let store = Store::open(options(path.clone()), owner(9), NOON).unwrap();
+    let memory = Memory { store, folder, ids: std::cell::Cell::new(100) };
+    let checked = memory.store.verify_chain().await.unwrap();
+    assert_eq!((checked.rows, checked.fault), (9, None));
+
+    let page =
+        memory.store.list(oncegate_store::EffectFilter { limit: 10, ..Default::default() }).await.unwrap();
+    let stages: Vec<_> =
+        page.effects.iter().rev().map(|view| (view.stage.word(), view.preview.clone())).collect();
+    let expected = ["settled", "reconciling", "settled", "awaiting_approval", "dispatching"];
+    assert_eq!(stages, expected.map(|stage| (stage, None)));
+    assert_eq!(memory.used("cap", NOON).await, (600, 1_700, 700, 97_700));
+    assert_eq!(
+        memory.store.sync_limits(vec![limit("cap", Period::Day, 100_000)], NOON).await.unwrap(),
+        [""; 0]
+    );
+
+    // And goes on from there.
+    assert_eq!(memory.store.sweep(NOON).await.unwrap(), [page.effects[0].id.clone()]);
+    let unknown = &page.effects[3].id;
+    let found = memory.store.apply_finding(unknown, matched(), Looker::Schedule, NOON).await.unwrap();
+    assert!(matches!(&found, Found::Settled(view) if word(view).0 == "succeeded"), "{found:?}");
+    assert_eq!(memory.used("cap", NOON).await, (1_300, 1_000, 1_000, 97_700));
+    memory.ids.set(0);
+    let repeat = with_key(memory.refund("pi_1", 600), "refund:1");
+    let repeat = memory.store.admit(repeat, NOON.plus(DAY)).await.unwrap();
+    assert!(matches!(repeat, Admitted::Repeat(_)), "{repeat:?}");
+    assert_eq!(memory.store.verify_chain().await.unwrap().fault, None);
+    drop(memory.store);
+    assert!(Reader::open(&path).is_ok());
+}
+
+#[test]
+fn an_upgraded_database_is_as_a_new_one() {
+    let schema = |folder: &tempfile::TempDir| {
+        drop(Store::open(options(folder.path().join("once.db")), owner(9), NOON).unwrap());
+        let shell = Connection::open(folder.path().join("once.db")).unwrap();
+        let mut statement =
+            shell.prepare("SELECT type, name, sql FROM sqlite_schema ORDER BY type, name").unwrap();
+        let rows = statement.query_map([], |row| {
+            let sql: Option<String> = row.get(2)?;
+            let words = |sql: String| sql.split_whitespace().collect::<Vec<_>>().join(" ");
+            Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?, sql.map(words)))
+        });
+        rows.unwrap().collect::<Result<Vec<_>, _>>().unwrap()
+    };
+    assert_eq!(schema(&version_1()), schema(&tempfile::tempdir().unwrap()));
+}
