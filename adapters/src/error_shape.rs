@@ -51,6 +51,15 @@ pub(crate) fn stripe(error: &OwnError<'_>) -> Vec<u8> {
     body.to_string().into_bytes()
 }
 
+/// Resend's error object (<https://resend.com/docs/api-reference/errors>): its clients tell errors apart by `name`, and
+/// show `message`.
+#[must_use]
+pub(crate) fn resend(error: &OwnError<'_>) -> Vec<u8> {
+    json!({ "statusCode": error.status, "name": error.code, "message": error.sentence })
+        .to_string()
+        .into_bytes()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -88,5 +97,13 @@ mod tests {
         assert_eq!(read(&stripe(&UNKNOWN)), plain);
         let reuse = read(&stripe(&OwnError { idempotency_error: true, status: 400, ..UNKNOWN }));
         assert_eq!(reuse.pointer("/error/type"), Some(&json!("idempotency_error")));
+    }
+
+    #[test]
+    fn the_shape_that_resend_clients_read() {
+        let expected = json!({
+            "statusCode": 422, "name": "oncegate_outcome_unknown", "message": "It may be \"done\".",
+        });
+        assert_eq!(read(&resend(&UNKNOWN)), expected);
     }
 }

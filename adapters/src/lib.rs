@@ -12,6 +12,7 @@ mod form_body;
 mod look;
 mod plan;
 mod read_back;
+pub mod resend_email;
 pub mod stripe_refund;
 
 pub use built::Built;
@@ -39,6 +40,8 @@ static USUAL: ResponseRules =
 pub enum Adapter {
     /// `adapter = { type = "stripe.refund", … }`
     StripeRefund(stripe_refund::StripeRefund),
+    /// `adapter = { type = "resend.email_send", … }`
+    ResendEmail(resend_email::ResendEmail),
     /// A declared route.
     Declared(declared::Declared),
 }
@@ -54,6 +57,7 @@ impl Adapter {
     pub fn build(&self, input: &Value, scope: &Scope<'_>) -> Result<Built, Refusal> {
         match self {
             Self::StripeRefund(refund) => refund.build(input),
+            Self::ResendEmail(email) => email.build(input),
             Self::Declared(declared) => declared.build(input, scope),
         }
     }
@@ -63,6 +67,7 @@ impl Adapter {
     pub fn input_schema(&self) -> Option<Value> {
         match self {
             Self::StripeRefund(_) => Some(stripe_refund::input_schema()),
+            Self::ResendEmail(_) => Some(resend_email::input_schema()),
             Self::Declared(_) => None,
         }
     }
@@ -72,6 +77,7 @@ impl Adapter {
     pub fn plan(&self, request: &Request<'_>) -> Planned {
         match self {
             Self::StripeRefund(refund) => refund.plan(request),
+            Self::ResendEmail(email) => email.plan(request),
             Self::Declared(declared) => declared.plan(request),
         }
     }
@@ -81,6 +87,7 @@ impl Adapter {
     pub fn plan_with(&self, request: &Request<'_>, read: &Answer) -> Planned {
         match self {
             Self::StripeRefund(refund) => refund.plan_with(request, read),
+            Self::ResendEmail(email) => email.plan(request),
             Self::Declared(declared) => declared.plan(request),
         }
     }
@@ -92,6 +99,7 @@ impl Adapter {
     pub fn prepare(&self, request: &Request<'_>, marks: &Marks<'_>) -> Result<Prepared, Refusal> {
         match self {
             Self::StripeRefund(refund) => refund.prepare(request, marks),
+            Self::ResendEmail(email) => email.prepare(request, marks),
             Self::Declared(declared) => declared.prepare(request, marks),
         }
     }
@@ -103,6 +111,8 @@ impl Adapter {
             // Stripe's statuses mean what the table says, 409 included: it is also the answer to a request whose
             // first try is still running (<https://docs.stripe.com/api/errors>).
             Self::StripeRefund(_) => &USUAL,
+            // 409 says that the key was seen before, which may have been ourselves.
+            Self::ResendEmail(_) => &USUAL,
             Self::Declared(declared) => &declared.response,
         }
     }
@@ -112,6 +122,7 @@ impl Adapter {
     pub fn look(&self, memory: &Memory<'_>, step: LookStep<'_>) -> Look {
         match self {
             Self::StripeRefund(refund) => refund.look(memory, step),
+            Self::ResendEmail(email) => email.look(memory, step),
             Self::Declared(declared) => declared.look(memory, step),
         }
     }
@@ -121,6 +132,7 @@ impl Adapter {
     pub fn error_body(&self, error: &OwnError<'_>) -> Vec<u8> {
         match self {
             Self::StripeRefund(_) => error_shape::stripe(error),
+            Self::ResendEmail(_) => error_shape::resend(error),
             Self::Declared(_) => no_adapter_error_body(error),
         }
     }
@@ -130,7 +142,7 @@ impl Adapter {
     pub fn key_reuse_status(&self) -> u16 {
         match self {
             Self::StripeRefund(_) => 400,
-            Self::Declared(_) => 422,
+            Self::ResendEmail(_) | Self::Declared(_) => 422,
         }
     }
 
@@ -139,6 +151,7 @@ impl Adapter {
     pub fn key_header(&self) -> Option<&str> {
         match self {
             Self::StripeRefund(_) => Some(stripe_refund::KEY_HEADER),
+            Self::ResendEmail(_) => Some(resend_email::KEY_HEADER),
             Self::Declared(declared) => declared.key_header(),
         }
     }
@@ -148,7 +161,7 @@ impl Adapter {
     #[must_use]
     pub fn key_member(&self) -> Option<&str> {
         match self {
-            Self::StripeRefund(_) => None,
+            Self::StripeRefund(_) | Self::ResendEmail(_) => None,
             Self::Declared(declared) => declared.key_member(),
         }
     }
@@ -159,7 +172,7 @@ impl Adapter {
         match self {
             // <https://docs.stripe.com/api/expanding_objects>
             Self::StripeRefund(_) => &["expand"],
-            Self::Declared(_) => &[],
+            Self::ResendEmail(_) | Self::Declared(_) => &[],
         }
     }
 
@@ -167,7 +180,7 @@ impl Adapter {
     #[must_use]
     pub fn can_read_back(&self) -> bool {
         match self {
-            Self::StripeRefund(_) => true,
+            Self::StripeRefund(_) | Self::ResendEmail(_) => true,
             Self::Declared(declared) => declared.verify.is_some(),
         }
     }
@@ -178,7 +191,7 @@ impl Adapter {
     pub fn credential_fits(&self, credential: &str) -> bool {
         match self {
             Self::StripeRefund(refund) => refund.credential_fits(credential),
-            Self::Declared(_) => true,
+            Self::ResendEmail(_) | Self::Declared(_) => true,
         }
     }
 }

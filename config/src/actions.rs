@@ -5,28 +5,20 @@ use std::time::Duration;
 
 use oncegate_policy::action::ActionName;
 use oncegate_policy::impact::Dimension;
-use oncegate_policy::url_template::UrlTemplate;
 use serde_json::Value;
 use toml::de::DeValue;
 
 use crate::checks::when;
-use crate::declared;
 use crate::document::{Document, Entry};
-use crate::facts::{Destination, Facts};
-use crate::limits::currency;
-use crate::lookup::STRIPE_REFUNDS;
-use crate::model::{Action, ActionKind, ApprovalWhen, FaultDrill, HostPattern, Placement, StripeRefund};
-use crate::nearest::hint;
+use crate::facts::Facts;
+use crate::model::{Action, ActionKind, ApprovalWhen, FaultDrill};
 use crate::reader::{Node, Table};
 use crate::templates::{Allowed, template};
 use crate::value::{boolean, duration, json, owned, positive_duration, text, word};
+use crate::{adapters, declared};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 const TEN_MINUTES: Duration = Duration::from_secs(600);
-
-/// Adapters that the design names and this version does not have yet.
-const PLANNED: [&str; 2] = ["resend.email_send", "github.file_update"];
-const STRIPE_REFUND: &str = "stripe.refund";
 
 /// What only a declared route has.
 const ROUTE_KEYS: [&str; 10] = [
@@ -93,7 +85,7 @@ fn action(
     let (kind, subject) = match table.get("adapter") {
         Some(adapter) => {
             table.refuse(&ROUTE_KEYS, "does not go with `adapter`: the adapter knows it");
-            (adapter_kind(&adapter, table, facts), None)
+            (adapters::read(&adapter, table, facts), None)
         }
         None => {
             if table.get("method").is_none() && table.get("url").is_none() {
@@ -127,18 +119,18 @@ fn action(
 
 /// Money and adapters: a day. Everything else is more often repeated on purpose.
 fn default_identical(kind: &ActionKind) -> Duration {
-    let money = match kind {
-        ActionKind::StripeRefund(_) => true,
+    let long = match kind {
+        ActionKind::StripeRefund(_) | ActionKind::ResendEmail(_) => true,
         ActionKind::Declared(declared) => {
             declared.impact.as_ref().is_some_and(|impact| matches!(impact.dimension, Dimension::Money { .. }))
         }
     };
-    if money { DAY } else { TEN_MINUTES }
+    if long { DAY } else { TEN_MINUTES }
 }
 
 fn judge_approval(table: &Table<'_>, kind: &ActionKind, approval_when: Option<ApprovalWhen>) {
     let has_amount = match kind {
-        ActionKind::StripeRefund(_) => true,
+        ActionKind::StripeRefund(_) | ActionKind::ResendEmail(_) => true,
         ActionKind::Declared(declared) => declared.impact.is_some(),
     };
     if approval_when.is_some() && !has_amount {
@@ -194,57 +186,4 @@ fn input_schema(node: &Node<'_>) -> Option<Value> {
 
 fn fault_drill(node: &Node<'_>) -> Option<FaultDrill> {
     word(node, &[FaultDrill::DropResponseAfterSend].map(|drill| (drill.word(), drill)))
-}
-
-fn adapter_kind(node: &Node<'_>, action: &Table<'_>, facts: &mut Facts) -> Option<ActionKind> {
-    // Read in any case, so that it is a known key whatever the adapter is.
-    let secret = action.get("credential_secret");
-    let kind =
-        node.value.as_table().and_then(|table| table.get("type")).and_then(|kind| kind.get_ref().as_str());
-    if let Some(kind) = kind.filter(|kind| *kind != STRIPE_REFUND) {
-        let message = if PLANNED.contains(&kind) {
-            format!("adapter `{kind}` is not available in this version")
-        } else {
-            format!("unknown adapter `{kind}`{}", hint(kind, [STRIPE_REFUND].into_iter().chain(PLANNED)))
-        };
-        // Its other keys are not judged: nobody knows yet what they should be.
-        node.fault(message);
-        return None;
-    }
-    let refund = node.table("`adapter`", |table| stripe_refund(table, action)).flatten();
-    if secret.is_none() {
-        action.log.fault(action.place, "the adapter `stripe.refund` needs `credential_secret`");
-    }
-    let secret = secret.and_then(|node| stripe_secret(&node, facts));
-    if let Ok(url) = UrlTemplate::parse(STRIPE_REFUNDS) {
-        let (scheme, authority) = (url.scheme(), url.authority().clone());
-        facts.destinations.push(Destination { place: node.place, scheme, authority });
-    }
-    Some(ActionKind::StripeRefund(StripeRefund { credential_secret: secret?, ..refund? }))
-}
-
-fn stripe_refund(table: &Table<'_>, action: &Table<'_>) -> Option<StripeRefund> {
-    _ = table.need("type", text);
-    let account = table.read("account", owned);
-    let live = table.need("mode", |node| word(node, &[("test", false), ("live", true)]));
-    let currency = table.need("currency", currency);
-    if live == Some(true) && action.get("fault_drill").is_some() {
-        let place = action.key_place("fault_drill");
-        action.log.fault(
-            place,
-            "`fault_drill` is refused with `mode = \"live\"`: a drill loses the answer on purpose",
-        );
-    }
-    Some(StripeRefund { account, live: live?, currency: currency?, credential_secret: String::new() })
-}
-
-fn stripe_secret(node: &Node<'_>, facts: &mut Facts) -> Option<String> {
-    let secret = owned(node)?;
-    facts.uses(
-        node.place,
-        &secret,
-        Placement::Header,
-        Some(&HostPattern::Exact("api.stripe.com".to_owned())),
-    );
-    Some(secret)
 }

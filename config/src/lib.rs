@@ -14,6 +14,7 @@ mod templates;
 mod value;
 
 mod actions;
+mod adapters;
 mod callers;
 mod cross;
 mod declared;

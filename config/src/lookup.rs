@@ -9,6 +9,8 @@ use crate::model::{Action, ActionKind, Config, Host, HostPattern};
 
 /// Where `stripe.refund` writes.
 pub const STRIPE_REFUNDS: &str = "https://api.stripe.com/v1/refunds";
+/// Where `resend.email_send` writes.
+pub const RESEND_EMAILS: &str = "https://api.resend.com/emails";
 
 impl Config {
     /// The declared host that an authority belongs to: its own entry before the longest suffix.
@@ -28,6 +30,7 @@ impl Config {
 fn route(action: &Action) -> Option<Route> {
     let (method, url) = match &action.kind {
         ActionKind::StripeRefund(_) => ("POST".to_owned(), UrlTemplate::parse(STRIPE_REFUNDS).ok()?),
+        ActionKind::ResendEmail(_) => ("POST".to_owned(), UrlTemplate::parse(RESEND_EMAILS).ok()?),
         ActionKind::Declared(declared) => (declared.method.clone(), declared.url.clone()),
     };
     // The router takes one `input.` off a path. Written out, a member of that very name stays a member.

@@ -2,14 +2,17 @@
 
 use oncegate_adapters::Adapter;
 use oncegate_adapters::declared::{Declared, KeyPlace, Verify};
+use oncegate_adapters::resend_email::{Fence, ResendEmail};
 use oncegate_adapters::stripe_refund::StripeRefund;
-use oncegate_config::model::{self, Action, ActionKind, Credential, Host};
+use oncegate_config::model::{self, Action, ActionKind, Credential, EmailFence, Host};
 use oncegate_policy::authority::Authority;
 use oncegate_policy::template::{Piece, Template};
 use oncegate_policy::url_template::Scheme;
 
 /// The host of Stripe's API.
 pub const STRIPE_HOST: &str = "api.stripe.com";
+/// The host of Resend's API.
+pub const RESEND_HOST: &str = "api.resend.com";
 
 /// The adapter of an action.
 #[must_use]
@@ -19,6 +22,12 @@ pub fn adapter(action: &Action) -> Adapter {
             account: refund.account.clone(),
             currency: refund.currency.clone(),
             live: refund.live,
+        }),
+        ActionKind::ResendEmail(email) => Adapter::ResendEmail(ResendEmail {
+            fence: match email.fence {
+                EmailFence::RecipientsAndSubject => Fence::RecipientsAndSubject,
+                EmailFence::Recipients => Fence::Recipients,
+            },
         }),
         ActionKind::Declared(declared) => Adapter::Declared(from_declared(action, declared)),
     }
@@ -53,6 +62,7 @@ fn from_declared(action: &Action, declared: &model::Declared) -> Declared {
 pub fn authority(action: &Action) -> Authority {
     match &action.kind {
         ActionKind::StripeRefund(_) => Authority { host: STRIPE_HOST.to_owned(), port: 443 },
+        ActionKind::ResendEmail(_) => Authority { host: RESEND_HOST.to_owned(), port: 443 },
         ActionKind::Declared(declared) => declared.url.authority().clone(),
     }
 }
@@ -61,7 +71,7 @@ pub fn authority(action: &Action) -> Authority {
 #[must_use]
 pub fn scheme(action: &Action) -> Scheme {
     match &action.kind {
-        ActionKind::StripeRefund(_) => Scheme::Https,
+        ActionKind::StripeRefund(_) | ActionKind::ResendEmail(_) => Scheme::Https,
         ActionKind::Declared(declared) => declared.url.scheme(),
     }
 }
@@ -70,18 +80,18 @@ pub fn scheme(action: &Action) -> Scheme {
 #[must_use]
 pub fn is_provider(adapter: &Adapter) -> bool {
     match adapter {
-        Adapter::StripeRefund(_) => true,
+        Adapter::StripeRefund(_) | Adapter::ResendEmail(_) => true,
         Adapter::Declared(_) => false,
     }
 }
 
 /// The credential of a request: the action's own where it names one, else the host's. One, never both in one
-/// place.
+/// place. A read may have another than the write.
 #[must_use]
-pub fn credential(host: &Host, action: Option<&Action>) -> Option<Credential> {
-    let named = action.and_then(|action| match &action.kind {
-        ActionKind::StripeRefund(refund) => Some(refund.credential_secret.clone()),
-        ActionKind::Declared(declared) => declared.credential_secret.clone(),
+pub fn credential(host: &Host, action: Option<&Action>, reading: bool) -> Option<Credential> {
+    let named = action.and_then(|action| {
+        let own = action.kind.read_secret().filter(|_| reading);
+        own.or_else(|| action.kind.credential_secret())
     });
     match named {
         Some(secret) => {
@@ -95,10 +105,7 @@ pub fn credential(host: &Host, action: Option<&Action>) -> Option<Credential> {
 /// The declared headers that name a secret. Without a scope, only those that need nothing else.
 #[must_use]
 pub fn secret_headers(action: &Action, with_scope: bool) -> Vec<(&str, &Template)> {
-    let declared = match &action.kind {
-        ActionKind::StripeRefund(_) => return Vec::new(),
-        ActionKind::Declared(declared) => declared,
-    };
+    let Some(declared) = action.kind.declared() else { return Vec::new() };
     let alone = |template: &Template| {
         template.pieces().iter().all(|piece| match piece {
             Piece::Text(_) | Piece::Secret(_) => true,

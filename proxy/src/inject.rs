@@ -26,7 +26,7 @@ pub async fn placed(
     scope: Option<Scope<'_>>,
 ) -> Result<Placed, Refusal> {
     let wanted = Wanted {
-        credential: adapting::credential(host, action),
+        credential: adapting::credential(host, action, scope.is_none()),
         headers: action.map(|action| adapting::secret_headers(action, scope.is_some())).unwrap_or_default(),
         scope,
         fits: action.and_then(|action| snapshot.adapters.get(&action.name)),

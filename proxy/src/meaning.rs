@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use http::Method;
-use oncegate_config::model::{Action, ActionKind, Host};
+use oncegate_config::model::{Action, Host};
 use oncegate_policy::action::ActionName;
 use oncegate_policy::body::{self, BodyKind};
 use oncegate_policy::refusal::{Code, Refusal};
@@ -150,8 +150,5 @@ fn content_type(head: &Head) -> Result<Option<&str>, Refusal> {
 /// Whether an action's requests go through the pipeline.
 #[must_use]
 pub fn is_governed(action: &Action) -> bool {
-    match &action.kind {
-        ActionKind::StripeRefund(_) => true,
-        ActionKind::Declared(declared) => declared.governed,
-    }
+    action.kind.is_governed()
 }

@@ -19,6 +19,7 @@ pub mod dead;
 pub mod gate;
 pub mod provider;
 pub mod record;
+pub mod resend;
 pub mod script;
 pub mod sidecar;
 pub mod stripe;

@@ -66,10 +66,16 @@ fn actions_on_their_own() {
 #[test]
 fn adapters() {
     check(&[
+        ("[actions.x]\nadapter = { account = \"a\" }", &["2:11: missing key `type` in `adapter`"]),
         (
-            "[actions.x]\nadapter = { type = \"resend.email_send\" }",
-            &["2:11: adapter `resend.email_send` is not available in this version"],
+            "[actions.x]\nadapter = { type = \"resend.email_send\", fence = \"recipient\", red_secret = \"K\" }",
+            &[
+                "1:10: the adapter `resend.email_send` needs `credential_secret`",
+                "2:49: `fence`: unknown word `recipient`; did you mean `recipients`?",
+                "2:62: unknown key `red_secret`; did you mean `read_secret`?",
+            ],
         ),
+        ("[actions.x]\nadapter = \"stripe.refund\"", &["2:11: `adapter` must be a table, not a string"]),
         (
             "[actions.x]\nadapter = { type = \"stripe.refnd\" }",
             &["2:11: unknown adapter `stripe.refnd`; did you mean `stripe.refund`?"],

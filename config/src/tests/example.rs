@@ -26,7 +26,7 @@ fn action<'a>(config: &'a Config, name: &str) -> &'a Action {
 fn declared<'a>(config: &'a Config, name: &str) -> &'a Declared {
     match &action(config, name).kind {
         ActionKind::Declared(declared) => declared,
-        ActionKind::StripeRefund(_) => panic!("{name} has an adapter"),
+        ActionKind::StripeRefund(_) | ActionKind::ResendEmail(_) => panic!("{name} has an adapter"),
     }
 }
 

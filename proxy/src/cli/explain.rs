@@ -253,7 +253,7 @@ impl Explained {
 
     /// The credential by the names of its secrets; their values are not read.
     fn credential(&mut self, host: &Host, action: Option<&Action>) {
-        let Some(credential) = adapting::credential(host, action) else { return };
+        let Some(credential) = adapting::credential(host, action, false) else { return };
         let (place, templates) = match &credential {
             Credential::Header { name, value } => (format!("header {name}"), vec![value]),
             Credential::Query { name, value } => (format!("query {name}"), vec![value]),

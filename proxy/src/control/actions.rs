@@ -67,6 +67,21 @@ pub(crate) fn shown(action: &Action) -> Value {
             });
             (json!({ "adapter": adapter }), true, impact, Value::Null)
         }
+        ActionKind::ResendEmail(email) => {
+            let config = json!({
+                "fence": email.fence.word(),
+                "readSecret": email.read_secret,
+                "faultDrill": action.fault_drill.map(|drill| drill.word()),
+            });
+            let adapter = json!({
+                "type": "resend.email_send", "config": config, "credentialSecret": email.credential_secret,
+            });
+            let impact = json!({
+                "dimension": "resource_mutations", "currency": null, "unit": "resource_mutations",
+                "amount": "count(input.to, input.cc, input.bcc)", "bound": "exact",
+            });
+            (json!({ "adapter": adapter }), true, impact, Value::Null)
+        }
         ActionKind::Declared(declared) => (
             template_action::shown(declared),
             declared.governed,

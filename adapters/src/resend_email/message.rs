@@ -1,0 +1,108 @@
+//! Whom a mail goes to, and what it is about.
+
+use oncegate_policy::fingerprint::digest_hex;
+use oncegate_policy::refusal::Refusal;
+use serde_json::Value;
+
+use super::{Fence, invalid};
+
+/// `to` takes at most 50 addresses (<https://resend.com/docs/api-reference/emails/send-email>); the same bound is
+/// kept for `cc` and `bcc`.
+const MAX_ADDRESSES: usize = 50;
+/// A fence that is longer is kept as its digest, in bytes.
+const MAX_FENCE: usize = 255;
+
+/// The parts of a mail that say which one it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Message {
+    from: String,
+    /// Bare addresses in lower case, sorted, each once.
+    to: Vec<String>,
+    /// The words of the subject line, in lower case; a template's id where there is no subject line.
+    about: String,
+    recipients: usize,
+}
+
+impl Message {
+    pub(super) fn of(input: &Value) -> Result<Self, Refusal> {
+        let mut to = addresses(input, "to")?;
+        if to.is_empty() {
+            return Err(invalid("Name the recipients in `to`"));
+        }
+        let recipients = to.len() + addresses(input, "cc")?.len() + addresses(input, "bcc")?.len();
+        to.sort_unstable();
+        to.dedup();
+        let from = match input.get("from") {
+            None | Some(Value::Null) => String::new(),
+            Some(Value::String(from)) => bare(from),
+            Some(_) => return Err(invalid("`from` must be one address")),
+        };
+        let line = ["/subject", "/template/id"].iter().find_map(|at| input.pointer(at)?.as_str());
+        Ok(Self { from, to, about: words(line.unwrap_or_default()), recipients })
+    }
+
+    /// How many people get it: each address of `to`, `cc` and `bcc` is a mail of its own to whoever reads it.
+    pub(super) fn recipients_counted(&self) -> i64 {
+        i64::try_from(self.recipients).unwrap_or(i64::MAX)
+    }
+
+    /// What is acted on: `alice@example.com/your refund`.
+    pub(super) fn fence(&self, fence: Fence) -> String {
+        let to = self.to.join(",");
+        let fence = match fence {
+            Fence::RecipientsAndSubject => format!("{to}/{}", self.about),
+            Fence::Recipients => to,
+        };
+        if fence.len() <= MAX_FENCE { fence } else { format!("sha256/{}", digest_hex(fence.as_bytes())) }
+    }
+
+    /// What limits are narrowed by: `billing@acme.example/alice@example.com`.
+    pub(super) fn resource(&self) -> String {
+        let first = self.to.first().map(String::as_str).unwrap_or_default();
+        format!("{}/{first}", self.from)
+    }
+
+    /// Whether an email object of Resend's may be this one.
+    pub(super) fn may_be(&self, email: &Value) -> bool {
+        Self::of(email).is_ok_and(|other| (&other.to, &other.about) == (&self.to, &self.about))
+    }
+}
+
+/// One address or a list of them, bare.
+fn addresses(input: &Value, name: &str) -> Result<Vec<String>, Refusal> {
+    let written: Vec<&str> = match input.get(name) {
+        None | Some(Value::Null) => Vec::new(),
+        Some(Value::String(one)) => vec![one],
+        Some(Value::Array(all)) => {
+            let texts: Option<Vec<&str>> = all.iter().map(Value::as_str).collect();
+            texts.ok_or_else(|| invalid(format!("`{name}` must hold addresses only")))?
+        }
+        Some(_) => return Err(invalid(format!("`{name}` must be an address or a list of addresses"))),
+    };
+    if written.len() > MAX_ADDRESSES {
+        return Err(invalid(format!("`{name}` has more than {MAX_ADDRESSES} addresses")));
+    }
+    let bare: Vec<String> = written.into_iter().map(bare).collect();
+    // Two in one text would be counted as one.
+    let one = |address: &String| {
+        address.matches('@').count() == 1 && !address.contains([',', ';', ' ', '<', '>', '"'])
+    };
+    match bare.iter().all(one) {
+        true => Ok(bare),
+        false => Err(invalid(format!("`{name}` holds what is not one address"))),
+    }
+}
+
+/// `Alice <Alice@Example.com>` and `alice@example.com` are one mailbox.
+fn bare(written: &str) -> String {
+    let inner = written.trim().strip_suffix('>').and_then(|rest| rest.rsplit_once('<'));
+    inner.map_or(written, |(_, address)| address).trim().to_lowercase()
+}
+
+/// Letters and digits in lower case; whatever else stands between them is one space.
+fn words(line: &str) -> String {
+    let lower = line.to_lowercase();
+    let words: Vec<&str> =
+        lower.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
+    words.join(" ")
+}
