@@ -1,21 +1,82 @@
 //! One caller asking for one action: the value that both listeners make and the pipeline takes.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::{HeaderMap, Method};
 use oncegate_adapters::Request as ForAdapter;
+use oncegate_config::model::Config;
 use oncegate_policy::action::ActionName;
 use oncegate_policy::authority::Authority;
 use oncegate_policy::body::BodyKind;
 use oncegate_policy::caller::CallerName;
+use oncegate_policy::id::{EffectId, InvocationId};
 use oncegate_policy::url_template::Scheme;
 use serde_json::Value;
 
+use crate::links::Links;
 use crate::meaning::Named;
-use crate::plan::{COMPENSATES_HEADER, DEPENDS_ON_HEADER, RETRY_OF_HEADER};
 use crate::receive::{self, Head};
+use crate::state::new_ulid;
+
+/// Which way a request came in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Listener {
+    /// As an ordinary request of an HTTP client.
+    Proxy,
+    /// As an invocation by name.
+    Api,
+}
+
+impl Listener {
+    /// The word in the record.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Proxy => "proxy",
+            Self::Api => "api",
+        }
+    }
+
+    /// What a client of this listener waits for a governed answer.
+    #[must_use]
+    pub fn respond_within(self, config: &Config) -> Duration {
+        match self {
+            Self::Proxy => config.proxy.respond_within,
+            Self::Api => config.control.respond_within,
+        }
+    }
+}
+
+/// The ids that a request has before it is known whether it becomes anything: a request that is built for an input
+/// may name its effect.
+#[derive(Clone, Debug)]
+pub struct Fresh {
+    /// The invocation's.
+    pub invocation: InvocationId,
+    /// The effect's.
+    pub effect: EffectId,
+}
+
+impl Fresh {
+    /// New ones.
+    #[must_use]
+    pub fn ids() -> Self {
+        Self { invocation: InvocationId::from_ulid(&new_ulid()), effect: EffectId::from_ulid(&new_ulid()) }
+    }
+
+    /// The key that a provider may deduplicate on. Decided here and kept with the effect, so that a replay can only
+    /// repeat it.
+    #[must_use]
+    pub fn provider_key(&self) -> String {
+        format!("oncegate-{}", self.effect)
+    }
+}
 
 /// Who asks for what, and with which bytes.
 pub struct Asking {
+    /// Its ids, if it becomes something.
+    pub fresh: Fresh,
     /// Who.
     pub caller: CallerName,
     /// For which action.
@@ -40,25 +101,20 @@ pub struct Asking {
     pub body_kind: BodyKind,
     /// What it says.
     pub input: Value,
-    /// The failed invocation that it retries on purpose.
-    pub retry_of: Option<String>,
-    /// Effects that must have an outcome first: `eff_…=succeeded`, separated by commas.
-    pub depends_on: Option<String>,
-    /// The effect that this one undoes.
-    pub compensates: Option<String>,
-    /// Which listener it came through, for the record.
-    pub listener: &'static str,
+    /// The key that came beside the request and not in one of its fields.
+    pub key: Option<String>,
+    /// What it says of other effects.
+    pub links: Links,
+    /// Which way it came in.
+    pub listener: Listener,
 }
 
 impl Asking {
     /// From a proxied request.
     #[must_use]
-    pub fn proxied(head: Head, oncegate_headers: &HeaderMap, named: Named) -> Self {
-        let ours = |name: &str| {
-            let value = oncegate_headers.get(name)?;
-            Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
-        };
+    pub fn proxied(head: Head, links: Links, named: Named) -> Self {
         Self {
+            fresh: Fresh::ids(),
             caller: head.via.caller,
             action: named.action,
             authority: head.via.authority,
@@ -71,10 +127,9 @@ impl Asking {
             body: named.body,
             body_kind: named.body_kind,
             input: named.input,
-            retry_of: ours(RETRY_OF_HEADER),
-            depends_on: ours(DEPENDS_ON_HEADER),
-            compensates: ours(COMPENSATES_HEADER),
-            listener: "proxy",
+            key: None,
+            links,
+            listener: Listener::Proxy,
         }
     }
 

@@ -9,6 +9,7 @@ use oncegate_policy::caller::{CallerName, Scope};
 use oncegate_policy::refusal::{Code, Refusal};
 
 use crate::asking::Asking;
+use crate::links::Links;
 use crate::meaning::{self, ByUrl, Meaning, Named};
 use crate::passthrough::{self, Passing};
 use crate::receive::{self, Head, Via};
@@ -59,7 +60,8 @@ async fn read(
         }
         Meaning::Governed(named) => {
             receive::readable(&head.headers)?;
-            Ok(govern(sidecar, snapshot, host, head, &parts.headers, named).await)
+            let links = Links::of_headers(&parts.headers)?;
+            Ok(govern(sidecar, snapshot, host, head, links, named).await)
         }
     }
 }
@@ -70,13 +72,13 @@ async fn govern(
     snapshot: &Arc<Snapshot>,
     host: &Host,
     head: Head,
-    oncegate_headers: &http::HeaderMap,
+    links: Links,
     named: Named,
 ) -> Response<Body> {
     debug_assert!(meaning_is_of(host, &head), "the host was looked up by the head's own authority");
     let authority = head.via.authority.clone();
     let action = named.action.clone();
-    let asking = Asking::proxied(head, oncegate_headers, named);
+    let asking = Asking::proxied(head, links, named);
     let (answering, waiting) = Answering::channel();
     tokio::spawn(pipeline::govern(Arc::clone(sidecar), Arc::clone(snapshot), asking, answering));
     let shape = snapshot

@@ -6,6 +6,7 @@ pub mod asking;
 pub mod front;
 pub mod inject;
 pub mod let_through;
+pub mod links;
 pub mod meaning;
 pub mod passthrough;
 pub mod pipeline;

@@ -25,7 +25,7 @@ use oncegate_policy::action::ActionName;
 use oncegate_policy::caller::CallerName;
 use oncegate_policy::classify::{self, Verdict};
 use oncegate_policy::exchange::Exchange;
-use oncegate_policy::id::{EffectId, InvocationId};
+use oncegate_policy::id::EffectId;
 use oncegate_policy::refusal::{Code, Refusal};
 use oncegate_policy::template::Scope;
 use oncegate_policy::time::Timestamp;
@@ -37,7 +37,7 @@ use serde_json::json;
 use crate::asking::Asking;
 use crate::plan::{self, Planning};
 use crate::said::{Answering, Said};
-use crate::state::{Sidecar, Snapshot, new_ulid};
+use crate::state::{Sidecar, Snapshot};
 use crate::upstream::{self, Connecting, Prepared, Sending};
 use crate::{inject, logged, receive};
 
@@ -54,6 +54,7 @@ pub async fn govern(
 ) {
     let caller = asking.caller.clone();
     let action = asking.action.clone();
+    let within = asking.listener.respond_within(&snapshot.config);
     let prepared = match prepare(&sidecar, &snapshot, asking).await {
         Ok(prepared) => prepared,
         Err(refusal) => {
@@ -61,7 +62,6 @@ pub async fn govern(
             return answering.give(Said::Refused(refusal));
         }
     };
-    let within = snapshot.config.proxy.respond_within;
     // The connection is made while the admission commits. Not a byte of the request is written to it before.
     let connecting = upstream::connect(
         &sidecar.pool,
@@ -116,9 +116,8 @@ async fn prepare(sidecar: &Arc<Sidecar>, snapshot: &Snapshot, asking: Asking) ->
     let host = snapshot.host(&asking.authority).ok_or_else(undeclared)?;
     let planning = plan::plan(sidecar, snapshot, host, action, adapter, &asking).await?;
 
-    let effect_id = EffectId::from_ulid(&new_ulid());
-    // Decided here and kept with the effect, so that a replay can only repeat it.
-    let provider_key = format!("oncegate-{effect_id}");
+    let provider_key = asking.fresh.provider_key();
+    let effect_id = &asking.fresh.effect;
     let marks = Marks { effect_id: effect_id.as_str(), provider_key: &provider_key };
     let marked = adapter.prepare(&asking.for_adapter(), &marks)?;
 
@@ -132,7 +131,7 @@ async fn prepare(sidecar: &Arc<Sidecar>, snapshot: &Snapshot, asking: Asking) ->
     let stored = stored_request(&asking, &planning, &marked);
     let request = outgoing(snapshot, host, &asking, &planning, marked, placed)?;
     let now = sidecar.clock.now();
-    let effect = new_effect(asking, action, adapter, planning, (effect_id, provider_key), stored, now);
+    let effect = new_effect(asking, action, adapter, planning, provider_key, stored, now);
     Ok(Ready { effect, request, rules: adapter.response_rules().clone() })
 }
 
@@ -191,11 +190,12 @@ fn new_effect(
     action: &Action,
     adapter: &Adapter,
     planning: Planning,
-    (effect, provider_key): (EffectId, String),
+    provider_key: String,
     request: StoredRequest,
     now: Timestamp,
 ) -> NewEffect {
-    let Planning { plan, asked, depends_on, compensates } = planning;
+    let Planning { plan, asked } = planning;
+    let links = asking.links;
     let approval_needed = action.requires_approval
         || action.approval_when.is_some_and(|when| {
             plan.impact
@@ -204,8 +204,8 @@ fn new_effect(
                 .is_none_or(|amount| amount > when.amount_above)
         });
     NewEffect {
-        invocation: InvocationId::from_ulid(&new_ulid()),
-        effect,
+        invocation: asking.fresh.invocation,
+        effect: asking.fresh.effect,
         caller: asking.caller,
         action: asking.action,
         asked,
@@ -218,11 +218,11 @@ fn new_effect(
         memory: json!({ "input": asking.input, "headers": plan.fingerprint_scope }).to_string(),
         request,
         approval: approval_needed.then_some(action.approval_expires),
-        depends_on,
-        compensates,
+        depends_on: links.depends_on,
+        compensates: links.compensates,
         preview: None,
         drill: action.fault_drill.map(|drill| drill.word().to_owned()),
-        listener: asking.listener,
+        listener: asking.listener.word(),
     }
 }
 

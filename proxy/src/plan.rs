@@ -7,10 +7,8 @@ use http::Request;
 use oncegate_adapters::{Adapter, Plan, Planned};
 use oncegate_config::model::{Action, Host};
 use oncegate_policy::admission::{self, CallerKey};
-use oncegate_policy::effect::Outcome;
 use oncegate_policy::exchange::{Answer, Exchange};
 use oncegate_policy::fingerprint::Fingerprint;
-use oncegate_policy::id::{EffectId, InvocationId};
 use oncegate_policy::identity;
 use oncegate_policy::refusal::{Code, Refusal};
 use oncegate_policy::template::Scope;
@@ -23,14 +21,6 @@ use crate::upstream;
 
 /// Reads that one plan may make.
 const PLAN_READS_MAX: usize = 3;
-/// The agent names a failed invocation that it retries on purpose.
-pub const RETRY_OF_HEADER: &str = "oncegate-retry-of";
-/// The agent names effects that must have an outcome first.
-pub const DEPENDS_ON_HEADER: &str = "oncegate-depends-on";
-/// The agent names the effect that this one undoes.
-pub const COMPENSATES_HEADER: &str = "oncegate-compensates";
-/// Effects that one may depend on.
-const DEPENDS_ON_MAX: usize = 16;
 /// The caller's key, where the provider has no header of its own for it.
 pub const KEY_HEADER: &str = "idempotency-key";
 
@@ -40,10 +30,6 @@ pub struct Planning {
     pub plan: Plan,
     /// Whose repeat it could be.
     pub asked: admission::Asked,
-    /// Effects that must have these outcomes.
-    pub depends_on: Vec<(EffectId, Outcome)>,
-    /// The effect that this one undoes.
-    pub compensates: Option<EffectId>,
 }
 
 /// Plans a request, reading the provider where the adapter needs it.
@@ -65,8 +51,7 @@ pub async fn plan(
         let read = match planned {
             Planned::Ready(plan) => {
                 let asked = identify(action, adapter, asking, &plan)?;
-                let (depends_on, compensates) = (depends_on(asking)?, compensates(asking)?);
-                return Ok(Planning { plan, asked, depends_on, compensates });
+                return Ok(Planning { plan, asked });
             }
             Planned::Refused(refusal) => return Err(refusal),
             Planned::NeedsRead(read) => read,
@@ -154,7 +139,7 @@ pub(crate) fn identify(
         declared_key,
         fingerprint: fingerprint(action, adapter, asking, plan),
         identical_within: action.identical_within,
-        retry_of: retry_of(asking)?,
+        retry_of: asking.links.retry_of.clone(),
     })
 }
 
@@ -179,7 +164,12 @@ fn caller_key(adapter: &Adapter, asking: &Asking) -> Result<Option<CallerKey>, R
     let header = adapter.key_header().unwrap_or(KEY_HEADER);
     let in_headers = asking.headers.iter().filter(|(name, _)| name == header || name == KEY_HEADER);
     let in_body = adapter.key_member().and_then(|member| asking.input.get(member)).and_then(Value::as_str);
-    let mut found = in_headers.map(|(_, text)| text.as_str()).chain(in_body).filter(|text| !text.is_empty());
+    let beside = asking.key.as_deref();
+    let mut found = in_headers
+        .map(|(_, text)| text.as_str())
+        .chain(in_body)
+        .chain(beside)
+        .filter(|text| !text.is_empty());
     let Some(text) = found.next() else { return Ok(None) };
     if found.any(|other| other != text) {
         let sentence = "The request carries two different idempotency keys. Nothing was sent.";
@@ -190,40 +180,4 @@ fn caller_key(adapter: &Adapter, asking: &Asking) -> Result<Option<CallerKey>, R
         return Err(Refusal::new(Code::InvalidInput, sentence));
     }
     Ok(Some(CallerKey { generated: identity::is_generated_key(text), text: text.to_owned() }))
-}
-
-/// `eff_…` or `eff_…=succeeded`, separated by commas. An outcome that may still change satisfies nobody.
-fn depends_on(asking: &Asking) -> Result<Vec<(EffectId, Outcome)>, Refusal> {
-    let refuse = || {
-        let sentence = "Oncegate-Depends-On has to name effects (eff_…=succeeded or eff_…=failed), at most 16. Nothing was sent.";
-        Refusal::new(Code::InvalidInput, sentence)
-    };
-    let Some(text) = &asking.depends_on else { return Ok(Vec::new()) };
-    let named = text.split(',').map(|one| {
-        let (id, outcome) = one.trim().split_once('=').unwrap_or((one.trim(), "succeeded"));
-        let outcome = [Outcome::Succeeded, Outcome::Failed].into_iter().find(|each| each.word() == outcome);
-        EffectId::parse(id).zip(outcome).ok_or_else(refuse)
-    });
-    let named: Vec<_> = named.collect::<Result<_, _>>()?;
-    if named.len() > DEPENDS_ON_MAX { Err(refuse()) } else { Ok(named) }
-}
-
-fn compensates(asking: &Asking) -> Result<Option<EffectId>, Refusal> {
-    let Some(text) = &asking.compensates else { return Ok(None) };
-    EffectId::parse(text).map(Some).ok_or_else(|| {
-        Refusal::new(
-            Code::InvalidInput,
-            "Oncegate-Compensates has to name an effect (eff_…). Nothing was sent.",
-        )
-    })
-}
-
-fn retry_of(asking: &Asking) -> Result<Option<InvocationId>, Refusal> {
-    let Some(text) = &asking.retry_of else { return Ok(None) };
-    InvocationId::parse(text).map(Some).ok_or_else(|| {
-        Refusal::new(
-            Code::InvalidInput,
-            "Oncegate-Retry-Of has to name an invocation (inv_…). Nothing was sent.",
-        )
-    })
 }

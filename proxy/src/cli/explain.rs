@@ -19,6 +19,7 @@ use super::exit::{Exit, Stop, chain};
 use super::table::facts;
 use super::{Common, print};
 use crate::asking::Asking;
+use crate::links::Links;
 use crate::meaning::{self, ByUrl, Meaning, Named};
 use crate::receive::{self, Head, Via};
 use crate::state::Snapshot;
@@ -163,7 +164,11 @@ fn passed_on(host: &Host, action: Option<&Action>) -> Explained {
 }
 
 fn governed(snapshot: &Snapshot, host: &Host, head: Head, headers: &HeaderMap, named: Named) -> Explained {
-    let asking = Asking::proxied(head, headers, named);
+    let links = match Links::of_headers(headers) {
+        Ok(links) => links,
+        Err(refusal) => return Explained::refused(refusal),
+    };
+    let asking = Asking::proxied(head, links, named);
     let Some((action, adapter)) = snapshot.action(asking.action.as_str()) else {
         return Explained::refused(Refusal::new(Code::Undeclared, "The action is disabled."));
     };
