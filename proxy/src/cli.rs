@@ -16,6 +16,7 @@ mod explain;
 mod failpoints;
 mod halt;
 mod init;
+mod invoke;
 mod key;
 mod limits;
 mod logging;
@@ -77,6 +78,8 @@ enum Command {
     /// Make keys
     #[command(subcommand)]
     Key(key::KeyCommand),
+    /// Ask for an action by its name. Exits by what became of it
+    Invoke(invoke::InvokeArgs),
     /// List effects
     Effects(effects::EffectsArgs),
     /// Look at one effect, settle it, or send it again
@@ -149,6 +152,7 @@ async fn obey(line: Line) -> Result<Exit, Stop> {
         Command::Check(args) => check::run(&common, &args).await,
         Command::Explain(args) => explain::run(&common, &args),
         Command::Key(command) => key::run(&common, &command),
+        Command::Invoke(args) => invoke::run(&common, &args).await,
         Command::Effects(args) => effects::run(&common, &args).await,
         Command::Effect(command) => effect::run(&common, &command).await,
         Command::Limits(args) => limits::run(&common, &args).await,
@@ -176,6 +180,7 @@ impl Command {
             | Self::Check(_)
             | Self::Explain(_)
             | Self::Key(_)
+            | Self::Invoke(_)
             | Self::Effects(_)
             | Self::Effect(_)
             | Self::Limits(_)

@@ -15,6 +15,7 @@ mod guard;
 mod health;
 mod identity;
 mod invocations;
+mod invoke;
 mod limits;
 mod limits_write;
 mod managed;

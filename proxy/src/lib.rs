@@ -5,6 +5,7 @@
 pub mod asking;
 pub mod front;
 pub mod inject;
+pub mod invoking;
 pub mod let_through;
 pub mod links;
 pub mod meaning;

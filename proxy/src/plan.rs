@@ -14,7 +14,7 @@ use oncegate_policy::refusal::{Code, Refusal};
 use oncegate_policy::template::Scope;
 use serde_json::Value;
 
-use crate::asking::Asking;
+use crate::asking::{Asking, Listener};
 use crate::inject;
 use crate::state::{Sidecar, Snapshot};
 use crate::upstream;
@@ -44,7 +44,11 @@ pub async fn plan(
     adapter: &Adapter,
     asking: &Asking,
 ) -> Result<Planning, Refusal> {
-    fits_schema(snapshot, action, asking)?;
+    match asking.listener {
+        Listener::Proxy => fits_schema(snapshot, action, &asking.input)?,
+        // Judged as it was given, before a request was made of it.
+        Listener::Api => {}
+    }
     let asked = asking.for_adapter();
     let mut planned = adapter.plan(&asked);
     for _ in 0..PLAN_READS_MAX {
@@ -107,9 +111,9 @@ async fn look(
 }
 
 /// The declared schema, for both listeners.
-pub(crate) fn fits_schema(snapshot: &Snapshot, action: &Action, asking: &Asking) -> Result<(), Refusal> {
+pub(crate) fn fits_schema(snapshot: &Snapshot, action: &Action, input: &Value) -> Result<(), Refusal> {
     let Some(schema) = snapshot.schema(&action.name) else { return Ok(()) };
-    schema.validate(&asking.input).map_err(|fault| {
+    schema.validate(input).map_err(|fault| {
         let at = fault.instance_path().to_string();
         let at =
             if at.is_empty() { "the input".to_owned() } else { format!("input{}", at.replace('/', ".")) };

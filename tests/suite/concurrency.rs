@@ -19,7 +19,10 @@ use oncegate_tests::{
 };
 use serde_json::json;
 
-use crate::shop::{REFUND, Shop};
+use crate::{
+    law,
+    shop::{REFUND, Shop},
+};
 
 const MANY: usize = 200;
 const MADE: &str = r#"{"id":"re_only","object":"refund","status":"succeeded","amount":12000}"#;
@@ -124,12 +127,7 @@ fn two_hundred_whose_answer_is_lost() {
 
 /// Ten refunds of 60 dollars on ten payments, under a limit of 100 dollars a day.
 fn one_fits(two: bool) {
-    let shop = Shop::open_with(|at| {
-        let conf = stripe_conf(at).timing("30s", "60s");
-        let rest = conf.rest.replace("amount = 50000", "amount = 10000");
-        assert_ne!(rest, conf.rest, "the limit is another one");
-        oncegate_tests::conf::Conf { rest, ..conf }
-    });
+    let shop = Shop::open_with(|at| stripe_conf_with_limit(at, 10_000));
     let sidecar = shop.home.serve();
     let gate = Gate::default();
     shop.provider.on_write(Reply::json("200 OK", MADE).after(&gate));
@@ -153,6 +151,72 @@ fn ten_of_sixty_dollars_under_a_hundred() {
 #[test]
 fn ten_of_sixty_dollars_under_a_hundred_by_two_callers() {
     one_fits(true);
+}
+
+/// One call of the API, begun and waiting for its answer.
+fn invoking(sidecar: &Sidecar, number: usize, body: serde_json::Value) -> thread::JoinHandle<Answer> {
+    let (control, caller) = (sidecar.control, if number % 2 == 1 { "ops" } else { "billing-agent" });
+    thread::spawn(move || {
+        let path = "/actions/refund/invoke";
+        law::call_at(control, caller, Some(&generated(number)), ("POST", path, &body.to_string()))
+    })
+}
+
+/// The same crowd through both listeners, by two callers.
+#[test]
+fn a_hundred_through_either_listener() {
+    let shop = shop();
+    let sidecar = shop.home.serve();
+    let gate = Gate::default();
+    shop.provider.on_write(Reply::json("200 OK", MADE).after(&gate));
+    let body = json!({ "input": { "payment_intent": "pi_3Pabc", "amount": 12_000 } });
+    let invoked: Vec<_> = (0..100).map(|number| invoking(&sidecar, number, body.clone())).collect();
+    let asks = (0..100).map(|number| (caller(&sidecar, number, true), Ask::refund(REFUND)));
+    let proxied = crowd(asks.collect(), &gate);
+    let effect = proxied[0].effect();
+    for answer in &proxied {
+        assert_eq!(
+            (answer.status, answer.effect(), &answer.json()["id"]),
+            (200, effect.clone(), &json!("re_only"))
+        );
+    }
+    for thread in invoked {
+        let data = law::data(&thread.join().unwrap());
+        let got = json!([data["status"], data["effectId"], data["body"]["id"]]);
+        assert_eq!(got, json!(["succeeded", effect, "re_only"]));
+    }
+    assert_eq!((shop.writes(), shop.home.effects().len(), shop.home.money()), (1, 1, (12_000, 0, 0)));
+}
+
+#[test]
+fn ten_of_sixty_dollars_under_a_hundred_through_both_listeners() {
+    let shop = Shop::open_with(|at| stripe_conf_with_limit(at, 10_000));
+    let sidecar = shop.home.serve();
+    let gate = Gate::default();
+    shop.provider.on_write(Reply::json("200 OK", MADE).after(&gate));
+    let of = |number: usize| format!("pi_{number}");
+    let invoked: Vec<_> = (0..5)
+        .map(|number| {
+            let body = json!({ "input": { "payment_intent": of(number), "amount": 6_000 } });
+            invoking(&sidecar, number, body)
+        })
+        .collect();
+    let asks = (5..10).map(|number| {
+        (caller(&sidecar, number, true), Ask::refund(&format!("payment_intent={}&amount=6000", of(number))))
+    });
+    let proxied = crowd(asks.collect(), &gate);
+    let made = proxied.iter().filter(|answer| answer.status == 200).count();
+    let invoked: Vec<_> = invoked.into_iter().map(|thread| law::data(&thread.join().unwrap())).collect();
+    let made = made + invoked.iter().filter(|data| data["status"] == "succeeded").count();
+    assert_eq!((made, shop.writes(), shop.home.money()), (1, 1, (6_000, 0, 0)));
+    for data in invoked.iter().filter(|data| data["status"] != "succeeded") {
+        assert_eq!(json!([data["grade"], data["decision"]["code"]]), json!(["refused", "limit_exceeded"]));
+    }
+}
+
+/// The usual configuration for a crowd, with another limit.
+fn stripe_conf_with_limit(at: std::net::SocketAddr, amount: u64) -> oncegate_tests::conf::Conf {
+    oncegate_tests::conf::Conf::default().stripe_host(at).refund("").daily_limit(amount).timing("30s", "60s")
 }
 
 /// The second try of a model, many times over, while the first is in flight and after it was lost.

@@ -1,6 +1,9 @@
 //! What the tests of the law share: the API by hand, and the words of an answer.
 
-use std::{io::Write, net::TcpStream};
+use std::{
+    io::Write,
+    net::{SocketAddr, TcpStream},
+};
 
 use oncegate_tests::{
     answer::Answer,
@@ -27,11 +30,22 @@ pub(crate) fn call_under(
     key: Option<&str>,
     (method, path, body): (&str, &str, &str),
 ) -> Answer {
+    call_at(sidecar.control, caller, key, (method, path, body))
+}
+
+/// The same at an address, for another thread.
+#[track_caller]
+pub(crate) fn call_at(
+    control: SocketAddr,
+    caller: &str,
+    key: Option<&str>,
+    (method, path, body): (&str, &str, &str),
+) -> Answer {
     let under = key.map(|key| format!("Idempotency-Key: {key}\r\n")).unwrap_or_default();
-    let mut tcp = TcpStream::connect(sidecar.control).unwrap();
+    let mut tcp = TcpStream::connect(control).unwrap();
     // A long poll may take as long as anything may.
     tcp.set_read_timeout(Some(PATIENCE)).unwrap();
-    let (host, key, length) = (sidecar.control, key_of(caller), body.len());
+    let (host, key, length) = (control, key_of(caller), body.len());
     let head = format!(
         "{method} /api/v2{path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {key}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n{under}Connection: close\r\n\r\n"
     );

@@ -8,6 +8,7 @@
 
 mod adapter_resend;
 mod api_guard;
+mod api_invoke;
 mod bad_input;
 mod cases;
 mod classification;

@@ -124,11 +124,19 @@ fn written(decided: &DecidedJson) -> String {
         ("what", decided.approval.title.clone()),
     ];
     if let Some(invocation) = &decided.invocation {
-        rows.push(("effect", invocation.effect_id.clone()));
-        rows.push(("outcome", format!("{} ({})", invocation.outcome, invocation.grade)));
+        rows.push(("effect", invocation.effect_id.clone().unwrap_or_default()));
+        rows.push(("outcome", outcome(invocation)));
         rows.extend(invocation.error.clone().map(|error| ("why", error)));
     }
     facts(&rows)
+}
+
+/// `succeeded (confirmed)`, where there is a grade.
+fn outcome(invocation: &InvocationJson) -> String {
+    match &invocation.grade {
+        Some(grade) => format!("{} ({grade})", invocation.outcome),
+        None => invocation.outcome.clone(),
+    }
 }
 
 /// How `approve` ends: by what became of what was approved.

@@ -176,7 +176,7 @@ fn governed(snapshot: &Snapshot, host: &Host, head: Head, headers: &HeaderMap, n
     explained.add("action", "action", action.name.as_str());
     explained.add("input", "input", asking.input.clone());
     explained.credential(host, Some(action));
-    if let Err(refusal) = plan::fits_schema(snapshot, action, &asking) {
+    if let Err(refusal) = plan::fits_schema(snapshot, action, &asking.input) {
         return explained.but(refusal);
     }
     match adapter.plan(&asking.for_adapter()) {

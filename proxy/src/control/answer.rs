@@ -27,8 +27,20 @@ pub(crate) enum ErrorCode {
     Conflict,
     /// The key of a call that is not this one.
     KeyReuse,
+    /// The first call under this key is still running.
+    InProgress,
     /// The effect cannot be sent again under its provider key.
     ReplayRefused,
+    /// The invocation cannot be retried.
+    RetryRefused,
+    /// What the preview showed is not so any more.
+    StalePlan,
+    /// Another effect on the same subject is not settled.
+    UnresolvedEffect,
+    /// Everything is stopped by the operator.
+    Halted,
+    /// The record cannot take it now; nothing was sent.
+    Unavailable,
     /// A fault of ours.
     Internal,
 }
@@ -44,7 +56,13 @@ impl ErrorCode {
             Self::BodyTooLarge => "PAYLOAD_TOO_LARGE",
             Self::Conflict => "CONFLICT",
             Self::KeyReuse => "idempotency_key_reuse",
+            Self::InProgress => "idempotency_request_in_progress",
             Self::ReplayRefused => "REPLAY_REFUSED",
+            Self::RetryRefused => "RETRY_REFUSED",
+            Self::StalePlan => "STALE_PLAN",
+            Self::UnresolvedEffect => "unresolved_effect",
+            Self::Halted => "ENVIRONMENT_HALTED",
+            Self::Unavailable => "SERVICE_UNAVAILABLE",
             Self::Internal => "INTERNAL_ERROR",
         }
     }
@@ -57,7 +75,15 @@ impl ErrorCode {
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Self::Validation => StatusCode::BAD_REQUEST,
             Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::Conflict | Self::KeyReuse | Self::ReplayRefused => StatusCode::CONFLICT,
+            Self::Conflict
+            | Self::KeyReuse
+            | Self::InProgress
+            | Self::ReplayRefused
+            | Self::RetryRefused
+            | Self::StalePlan
+            | Self::UnresolvedEffect
+            | Self::Halted => StatusCode::CONFLICT,
+            Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
             Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -117,8 +143,12 @@ impl IntoResponse for ApiError {
         }
         let body = Json(json!({ "success": false, "error": error }));
         let mut response = (self.code.status(), body).into_response();
+        let headers = response.headers_mut();
         if self.code == ErrorCode::AuthenticationFailed {
-            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        if matches!(self.code, ErrorCode::InProgress | ErrorCode::Unavailable) {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
         response
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
+use oncegate_policy::json;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -24,6 +25,20 @@ pub(crate) async fn object<T: DeserializeOwned>(body: Body) -> Result<T, ApiErro
         return Err(invalid("the body must be a JSON object"));
     }
     serde_json::from_slice(text).map_err(|fault| invalid(&format!("the body: {fault}")))
+}
+
+/// A JSON object of at most `bytes_max`, read in the one way in which the pipeline reads JSON: what two readers could
+/// read differently is refused. No body counts as an empty object.
+pub(crate) async fn strict_object(body: Body, bytes_max: usize) -> Result<Value, ApiError> {
+    let bytes = whole_within(body, bytes_max).await?;
+    if bytes.is_empty() {
+        return Ok(Value::Object(serde_json::Map::new()));
+    }
+    match json::strict(&bytes) {
+        Ok(object @ Value::Object(_)) => Ok(object),
+        Ok(_) => Err(invalid("the body must be a JSON object")),
+        Err(fault) => Err(invalid(&format!("the body cannot be read in one way: {fault}"))),
+    }
 }
 
 /// Clients send a JSON content type and no body; any JSON is accepted where nothing is expected.
@@ -51,10 +66,16 @@ pub(crate) fn maybe_text(name: &str, value: Option<&String>, max: usize) -> Resu
 
 /// All of a body, within bounds.
 pub(crate) async fn whole(body: Body) -> Result<axum::body::Bytes, ApiError> {
-    match tokio::time::timeout(BODY_TIMEOUT, to_bytes(body, BODY_BYTES_MAX)).await {
+    whole_within(body, BODY_BYTES_MAX).await
+}
+
+/// All of a body of at most `bytes_max`.
+pub(crate) async fn whole_within(body: Body, bytes_max: usize) -> Result<axum::body::Bytes, ApiError> {
+    match tokio::time::timeout(BODY_TIMEOUT, to_bytes(body, bytes_max)).await {
         Ok(Ok(bytes)) => Ok(bytes),
         Ok(Err(_)) => {
-            Err(ApiError::new(ErrorCode::BodyTooLarge, "the body is larger than 64 KiB, or broke off"))
+            let message = format!("the body is larger than {bytes_max} bytes, or broke off");
+            Err(ApiError::new(ErrorCode::BodyTooLarge, message))
         }
         Err(_) => Err(invalid("the body did not arrive in time")),
     }

@@ -8,7 +8,8 @@ use axum::routing::{delete, get, patch, post};
 use oncegate_policy::caller::Scope;
 
 use super::{
-    actions, approvals, effects, environment, health, identity, invocations, limits, limits_write, resolving,
+    actions, approvals, effects, environment, health, identity, invocations, invoke, limits, limits_write,
+    resolving,
 };
 use crate::state::Sidecar;
 
@@ -86,6 +87,7 @@ routes! {
     get "/auth/identity" Key => identity::show;
     get "/actions" Key => actions::list;
     get "/actions/{ref}" Key => actions::get;
+    post "/actions/{ref}/invoke" Scoped(ActionsInvoke) => invoke::invoke;
     get "/actions/{ref}/invocations" Key => invocations::of_action;
     get "/actions/invocations" Key => invocations::list;
     get "/actions/invocations/{id}" Key => invocations::get;

@@ -13,7 +13,7 @@ mod house;
 mod invocation;
 
 pub use house::{approval, chain, environment, pruned};
-pub use invocation::{decided, invocation};
+pub use invocation::{decided, invocation, refused, unrecorded};
 
 /// An effect as it stands in lists.
 #[must_use]

@@ -220,10 +220,10 @@ pub struct LimitJson {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InvocationJson {
-    /// `inv_…`
-    pub id: String,
+    /// `inv_…`; `null` when it was refused, which leaves no invocation.
+    pub id: Option<String>,
     /// The same: clients read either name.
-    pub invocation_id: String,
+    pub invocation_id: Option<String>,
     /// The action's name.
     pub action_name: String,
     /// The caller's name.
@@ -232,10 +232,10 @@ pub struct InvocationJson {
     pub status: String,
     /// What is known of the result.
     pub outcome: String,
-    /// The receipt's word.
-    pub grade: String,
-    /// `eff_…`
-    pub effect_id: String,
+    /// The receipt's word; `null` when the action is not governed.
+    pub grade: Option<String>,
+    /// `eff_…`; `null` when the action is not governed, or when it was refused.
+    pub effect_id: Option<String>,
     /// Whether a person has to decide first.
     pub pending_approval: bool,
     /// `apr_…`
@@ -253,7 +253,7 @@ pub struct InvocationJson {
     /// The invocation that retries this one.
     pub retried_by: Option<String>,
     /// When it was asked for.
-    pub created_at: String,
+    pub created_at: Option<String>,
 }
 
 /// A decision against an invocation.

@@ -1,11 +1,14 @@
 //! Invocations: the same record as the effects, as the published client reads it.
 
-use oncegate_policy::effect::{Rejection, SettledResult, Stage};
+use oncegate_policy::action::ActionName;
+use oncegate_policy::caller::CallerName;
+use oncegate_policy::effect::{Grade, Outcome, Rejection, SettledResult, Stage};
 use oncegate_policy::refusal::Refusal;
 use oncegate_store::view::EffectView;
 use serde_json::Value;
 
 use super::{moment, what_went_wrong};
+use crate::asking::Fresh;
 use crate::control::view::{DecisionJson, InvocationJson};
 use crate::respond::unknown_sentence;
 
@@ -15,14 +18,14 @@ pub fn invocation(view: &EffectView, with_body: bool) -> InvocationJson {
     let stage = &view.stage;
     let kept = view.response.as_ref();
     InvocationJson {
-        id: view.invocation.to_string(),
-        invocation_id: view.invocation.to_string(),
+        id: Some(view.invocation.to_string()),
+        invocation_id: Some(view.invocation.to_string()),
         action_name: view.action.to_string(),
         caller: view.caller.to_string(),
         status: stage.invocation_status().to_owned(),
         outcome: stage.outcome().word().to_owned(),
-        grade: stage.grade().word().to_owned(),
-        effect_id: view.id.to_string(),
+        grade: Some(stage.grade().word().to_owned()),
+        effect_id: Some(view.id.to_string()),
         pending_approval: matches!(stage, Stage::AwaitingApproval { .. }),
         approval_id: view.approval.as_ref().map(ToString::to_string),
         response_status: kept.map(|kept| kept.status),
@@ -31,7 +34,55 @@ pub fn invocation(view: &EffectView, with_body: bool) -> InvocationJson {
         decision: decision(stage),
         retry_of: view.retry_of.as_ref().map(ToString::to_string),
         retried_by: view.retried_by.as_ref().map(ToString::to_string),
-        created_at: moment(view.created_at),
+        created_at: Some(moment(view.created_at)),
+    }
+}
+
+/// What was refused before it became an invocation: nothing was sent, and its key stays free.
+#[must_use]
+pub fn refused(caller: &CallerName, action: &ActionName, refusal: &Refusal) -> InvocationJson {
+    InvocationJson {
+        status: "failed".to_owned(),
+        outcome: Outcome::NotDispatched.word().to_owned(),
+        grade: Some(Grade::Refused.word().to_owned()),
+        decision: Some(denial("system", refusal.code.word(), &refusal.sentence)),
+        ..without_record(caller, action, &refusal.sentence)
+    }
+}
+
+/// What may have been sent, and could not be written down.
+#[must_use]
+pub fn unrecorded(caller: &CallerName, action: &ActionName, ids: &Fresh) -> InvocationJson {
+    InvocationJson {
+        id: Some(ids.invocation.to_string()),
+        invocation_id: Some(ids.invocation.to_string()),
+        effect_id: Some(ids.effect.to_string()),
+        status: "unknown".to_owned(),
+        outcome: Outcome::Unknown.word().to_owned(),
+        grade: Some(Grade::Unknown.word().to_owned()),
+        ..without_record(caller, action, &unknown_sentence(&ids.effect))
+    }
+}
+
+fn without_record(caller: &CallerName, action: &ActionName, error: &str) -> InvocationJson {
+    InvocationJson {
+        id: None,
+        invocation_id: None,
+        action_name: action.to_string(),
+        caller: caller.to_string(),
+        status: String::new(),
+        outcome: String::new(),
+        grade: None,
+        effect_id: None,
+        pending_approval: false,
+        approval_id: None,
+        response_status: None,
+        body: Value::Null,
+        error: Some(error.to_owned()),
+        decision: None,
+        retry_of: None,
+        retried_by: None,
+        created_at: None,
     }
 }
 

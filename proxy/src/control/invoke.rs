@@ -1,0 +1,190 @@
+//! `POST /actions/{ref}/invoke`: an action asked for by name. The same pipeline as a proxied request; only the shape of
+//! the answer is another.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use oncegate_adapters::Adapter;
+use oncegate_config::model::Action;
+use oncegate_policy::action::ActionName;
+use oncegate_policy::caller::{CallerName, Scope};
+use oncegate_policy::effect::Stage;
+use oncegate_policy::refusal::{Code, Refusal};
+use oncegate_store::view::EffectView;
+use serde_json::{Map, Value, json};
+
+use super::answer::{ApiError, ErrorCode, one};
+use super::auth::Asker;
+use super::params::Id;
+use super::{actions, body, show};
+use crate::asking::{Asking, Fresh};
+use crate::invoking::{self, Invoked};
+use crate::links::{self, Links};
+use crate::pipeline;
+use crate::respond::REPLAY_HEADER;
+use crate::said::{Answering, Said};
+use crate::state::{Sidecar, Snapshot};
+
+/// Beside the input itself, which is bounded as a proxied body is: key, links, preview.
+const AROUND_BYTES_MAX: usize = 16 * 1024;
+const KEY_HEADER: &str = "idempotency-key";
+
+/// `POST /actions/{ref}/invoke`. Answers `200` whatever became of it, `202` while a person has to decide: a client that
+/// resends on an error must not be told of one after something was sent.
+pub(crate) async fn invoke(
+    State(sidecar): State<Arc<Sidecar>>,
+    asker: Asker,
+    Id(named): Id,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, ApiError> {
+    asker.needs(Scope::ActionsInvoke)?;
+    let snapshot = sidecar.snapshot();
+    let name = actions::name(&snapshot, &named)?;
+    let (action, adapter) = enabled(&snapshot, &name)?;
+    let asked = body::strict_object(body, snapshot.config.proxy.max_request_body + AROUND_BYTES_MAX).await?;
+    let asking = match read(&snapshot, action, adapter, &asker, &headers, asked) {
+        Ok(asking) => asking,
+        Err(refusal) => {
+            pipeline::audit(&sidecar, &asker.name, Some(&name), &refusal).await;
+            return refused(&asker.name, &name, &refusal);
+        }
+    };
+    let ids = asking.fresh.clone();
+    let (answering, waiting) = Answering::channel();
+    tokio::spawn(pipeline::govern(Arc::clone(&sidecar), Arc::clone(&snapshot), asking, answering));
+    match waiting.await {
+        Ok(said) => shaped(&asker.name, &name, &said, &ids),
+        // The task ended without a word, which only a defect can bring about. It may have sent.
+        Err(_) => Ok(one(show::unrecorded(&asker.name, &name, &ids))),
+    }
+}
+
+/// A declared action that may be asked for.
+pub(crate) fn enabled<'a>(
+    snapshot: &'a Snapshot,
+    name: &ActionName,
+) -> Result<(&'a Action, &'a Adapter), ApiError> {
+    snapshot.action(name.as_str()).ok_or_else(|| {
+        ApiError::new(ErrorCode::Conflict, format!("the action {name} is not enabled; nothing was sent"))
+            .with_details(json!({ "reason": "disabled" }))
+    })
+}
+
+fn read(
+    snapshot: &Snapshot,
+    action: &Action,
+    adapter: &Adapter,
+    asker: &Asker,
+    headers: &HeaderMap,
+    asked: Value,
+) -> Result<Asking, Refusal> {
+    let links = Links::of_body(&asked)?;
+    let key = key(headers, &asked)?;
+    let input = input(asked)?;
+    let invoked = Invoked { caller: asker.name.clone(), key, input, links };
+    invoking::asking(snapshot, action, adapter, invoked)
+}
+
+/// The input of an invocation or a preview: an object, empty where none was sent.
+pub(crate) fn input(mut asked: Value) -> Result<Value, Refusal> {
+    match asked.get_mut("input").map(Value::take) {
+        None | Some(Value::Null) => Ok(Value::Object(Map::new())),
+        Some(input @ Value::Object(_)) => Ok(input),
+        Some(Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => {
+            Err(Refusal::new(Code::InvalidInput, "input has to be an object. Nothing was sent."))
+        }
+    }
+}
+
+/// The caller's own key: `operationKey`, which somebody chose, else the field that client libraries fill by themselves.
+fn key(headers: &HeaderMap, asked: &Value) -> Result<Option<String>, Refusal> {
+    let mut fields = headers.get_all(KEY_HEADER).iter();
+    let field = match (fields.next(), fields.next()) {
+        (field, None) => field.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned()),
+        (_, Some(_)) => {
+            let sentence = "The request carries two idempotency keys. Nothing was sent.";
+            return Err(Refusal::new(Code::Ambiguous, sentence));
+        }
+    };
+    let chosen = links::text(asked, "operationKey")?.map(str::to_owned);
+    Ok(chosen.or(field).filter(|key| !key.is_empty()))
+}
+
+/// What the pipeline said, as the published client reads it.
+fn shaped(caller: &CallerName, action: &ActionName, said: &Said, ids: &Fresh) -> Result<Response, ApiError> {
+    match said {
+        Said::Refused(refusal) => refused(caller, action, refusal),
+        Said::Provider { view, .. } => Ok(invocation(view, false)),
+        Said::Record { view, repeat } => match (&view.stage, repeat) {
+            (Stage::Ready | Stage::Dispatching { .. }, true) => Err(in_progress(view)),
+            (
+                Stage::Ready
+                | Stage::Dispatching { .. }
+                | Stage::AwaitingApproval { .. }
+                | Stage::Reconciling { .. }
+                | Stage::Settled(_)
+                | Stage::Rejected(_),
+                repeat,
+            ) => Ok(invocation(view, *repeat)),
+        },
+        Said::Unrecorded(_) => Ok(one(show::unrecorded(caller, action, ids))),
+    }
+}
+
+fn invocation(view: &EffectView, repeat: bool) -> Response {
+    let mut response = one(show::invocation(view, true));
+    if let Stage::AwaitingApproval { .. } = view.stage {
+        *response.status_mut() = StatusCode::ACCEPTED;
+    }
+    if repeat {
+        response.headers_mut().insert(REPLAY_HEADER, HeaderValue::from_static("current-state"));
+    }
+    response
+}
+
+fn in_progress(view: &EffectView) -> ApiError {
+    ApiError::new(
+        ErrorCode::InProgress,
+        format!("effect {} is still on its way; nothing more was sent", view.id),
+    )
+    .with_details(json!({ "effectId": view.id.as_str() }))
+}
+
+/// A refusal. What a rule decided about a request that is as it should be is an answer with a grade; what is wrong with
+/// the request, or in its way, is an error.
+pub(crate) fn refused(
+    caller: &CallerName,
+    action: &ActionName,
+    refusal: &Refusal,
+) -> Result<Response, ApiError> {
+    let code = match refusal.code {
+        Code::LimitExceeded
+        | Code::AmountUnbounded
+        | Code::DependencyUnmet
+        | Code::CredentialUnavailable
+        | Code::Denied
+        | Code::ApprovalRequired
+        | Code::NotSent => return Ok(one(show::refused(caller, action, refusal)).into_response()),
+        Code::KeyReuse => ErrorCode::KeyReuse,
+        Code::InFlight => ErrorCode::InProgress,
+        Code::StalePreview => ErrorCode::StalePlan,
+        Code::UnresolvedEffect => ErrorCode::UnresolvedEffect,
+        Code::RetryRefused => ErrorCode::RetryRefused,
+        Code::Halted => ErrorCode::Halted,
+        Code::Ambiguous | Code::InvalidInput | Code::InvalidRequest | Code::IncompleteRequest => {
+            ErrorCode::Validation
+        }
+        Code::BodyTooLarge => ErrorCode::BodyTooLarge,
+        Code::StoreUnavailable | Code::Overloaded => ErrorCode::Unavailable,
+        Code::Undeclared | Code::OutcomeUnknown => ErrorCode::Conflict,
+    };
+    let mut details = json!({ "reason": refusal.code.word() });
+    if let (Some(members), Some(effect)) = (details.as_object_mut(), &refusal.effect) {
+        members.insert("effectId".to_owned(), effect.as_str().into());
+    }
+    Err(ApiError::new(code, refusal.sentence.clone()).with_details(details))
+}

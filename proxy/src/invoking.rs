@@ -1,0 +1,127 @@
+//! An invocation by name, made into the request that an agent would have sent: from there on both listeners are one.
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
+use oncegate_adapters::{Adapter, Built};
+use oncegate_config::model::Action;
+use oncegate_policy::body;
+use oncegate_policy::caller::CallerName;
+use oncegate_policy::path::CanonicalPath;
+use oncegate_policy::query;
+use oncegate_policy::refusal::{Code, Refusal};
+use oncegate_policy::template::Scope;
+use serde_json::Value;
+
+use crate::asking::{Asking, Fresh, Listener};
+use crate::links::Links;
+use crate::state::Snapshot;
+use crate::{adapting, plan, receive};
+
+/// What providers that ask for a name of their client are told, where the action declares none.
+const USER_AGENT: &str = concat!("oncegate/", env!("CARGO_PKG_VERSION"));
+
+/// What is asked, by name.
+pub struct Invoked {
+    /// Who asks.
+    pub caller: CallerName,
+    /// The caller's own key, if one was sent.
+    pub key: Option<String>,
+    /// A JSON object.
+    pub input: Value,
+    /// What it says of other effects.
+    pub links: Links,
+}
+
+/// The same value that a proxied request becomes.
+///
+/// # Errors
+/// `invalid_input` when the input lacks what the action needs, `ambiguous` when it makes a path that two servers could
+/// read differently.
+pub fn asking(
+    snapshot: &Snapshot,
+    action: &Action,
+    adapter: &Adapter,
+    invoked: Invoked,
+) -> Result<Asking, Refusal> {
+    plan::fits_schema(snapshot, action, &invoked.input)?;
+    let fresh = Fresh::ids();
+    let key = fresh.provider_key();
+    let scope = Scope {
+        input: &invoked.input,
+        effect_id: Some(fresh.effect.as_str()),
+        effect_key: Some(&key),
+        response: None,
+    };
+    let built = adapter.build(&invoked.input, &scope)?;
+    let header_map = headers(&built, &scope)?;
+    let target: Uri = built.url.parse().map_err(|_| invalid("The input makes an address that is none"))?;
+    let path_and_query = target.path_and_query().map_or("/", |target| target.as_str()).to_owned();
+    let path = CanonicalPath::parse(target.path()).map_err(|fault| ambiguous("path", &fault))?;
+    let query = query::parse(target.query()).map_err(|fault| ambiguous("query", &fault))?;
+    let method = Method::from_bytes(built.method.as_bytes())
+        .map_err(|_| invalid("The action's method is none that can be sent"))?;
+    let body = built.body.unwrap_or_default();
+    let content_type = header_map.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let (body_kind, members) = body::read(content_type, &body).map_err(|fault| {
+        invalid(&format!("The input makes a body that cannot be read in one way: {fault}"))
+    })?;
+    let (authority, scheme) = (adapting::authority(action), adapting::scheme(action));
+    let input = if adapting::is_provider(adapter) {
+        // Read again from what goes out: the adapter judges the provider's own parameters, and the same operation is
+        // the same whichever way it was asked for.
+        let candidates = snapshot.router.candidates(method.as_str(), scheme, &authority, &path, &query);
+        let own = candidates.into_iter().find(|candidate| candidate.action == action.name.as_str());
+        let captured =
+            own.ok_or_else(|| invalid("The input makes a request that is not this action's"))?.captured;
+        body::merge(&captured.input, &captured.rest, members)
+            .map_err(|fault| invalid(&format!("The input cannot be read in one way: {fault}")))?
+    } else {
+        invoked.input
+    };
+    Ok(Asking {
+        fresh,
+        caller: invoked.caller,
+        action: action.name.clone(),
+        authority,
+        scheme,
+        method,
+        path_and_query,
+        query,
+        headers: receive::plain(&header_map),
+        header_map,
+        body: Bytes::from(body),
+        body_kind,
+        input,
+        key: invoked.key,
+        links: invoked.links,
+        listener: Listener::Api,
+    })
+}
+
+/// The declared fields. Those that name a secret are placed by `inject`, where the secret may go.
+fn headers(built: &Built, scope: &Scope<'_>) -> Result<HeaderMap, Refusal> {
+    let mut map = HeaderMap::new();
+    map.insert(header::USER_AGENT, HeaderValue::from_static(USER_AGENT));
+    map.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
+    for (name, template) in built.headers.iter().filter(|(_, template)| template.secrets().is_empty()) {
+        let value = template
+            .render(scope)
+            .map_err(|fault| invalid(&format!("The header {name} cannot be made: {fault}")))?;
+        let field = HeaderName::from_bytes(name.as_bytes()).ok().zip(HeaderValue::from_str(&value).ok());
+        let Some((name, value)) = field else {
+            return Err(invalid(&format!(
+                "The header {name} would hold a character that cannot stand there"
+            )));
+        };
+        map.insert(name, value);
+    }
+    Ok(map)
+}
+
+fn invalid(what: &str) -> Refusal {
+    Refusal::new(Code::InvalidInput, format!("{what}. Nothing was sent."))
+}
+
+fn ambiguous(part: &str, fault: &dyn std::fmt::Display) -> Refusal {
+    Refusal::new(Code::Ambiguous, format!("The input makes an ambiguous {part}: {fault}. Nothing was sent."))
+}
