@@ -54,7 +54,7 @@ pub enum Undeclared {
 }
 
 /// `[proxy]`
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Proxy {
     /// Where agents connect. Port 0 is allowed.
     pub listen: SocketAddr,
@@ -77,7 +77,7 @@ pub struct Proxy {
 }
 
 /// `[control]`
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Control {
     /// Where the API listens. Port 0 is allowed.
     pub listen: SocketAddr,
@@ -86,7 +86,7 @@ pub struct Control {
 }
 
 /// `[store]`
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct StoreSection {
     /// As written (relative to the configuration file). Default `oncegate.db`.
     pub path: PathBuf,
@@ -95,7 +95,7 @@ pub struct StoreSection {
 }
 
 /// `[reconcile]`
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reconcile {
     /// `first_after` (30 s) and `max_interval` (1 h).
     pub schedule: Schedule,
@@ -106,7 +106,7 @@ pub struct Reconcile {
 }
 
 /// `[callers.NAME]`
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Caller {
     /// SHA-256 of each key that is valid now (`key_sha256`: one hex string, or a list of up to two for rotation).
     pub key_sha256: Vec<[u8; 32]>,
@@ -126,7 +126,7 @@ pub enum CallerListen {
 }
 
 /// `[secrets.NAME]`
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct SecretSpec {
     /// Where the value comes from.
     pub from: SecretSource,
@@ -161,7 +161,7 @@ pub enum Placement {
 }
 
 /// `[hosts."…"]`
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Host {
     /// Which host or hosts.
     pub pattern: HostPattern,
@@ -196,7 +196,7 @@ pub enum HostPattern {
 }
 
 /// What is put into a request in the agent's place.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Credential {
     /// `{ header = "Authorization", value = "Bearer {{secret:NAME}}" }`
     Header {

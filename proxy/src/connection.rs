@@ -18,6 +18,7 @@ use oncegate_policy::url_template::Scheme;
 
 use crate::canned::Canned;
 use crate::listener::{Seat, stopped};
+use crate::proof::{self, Proof};
 use crate::receive::Via;
 use crate::state::Sidecar;
 use crate::upstream::wire::Stream;
@@ -81,12 +82,15 @@ async fn first_hop(
         Ok(target) => target,
         Err(refusal) => return respond::refused(&refusal, None),
     };
-    let Some(caller) = bound_caller.or_else(|| presented_caller(sidecar, request.headers())) else {
-        return challenge();
+    let proof = match bound_caller {
+        Some(caller) => Some(Proof::OwnListener(caller)),
+        None => presented_key(request.headers()),
     };
+    let known = proof.and_then(|proof| Some((proof.caller(sidecar)?, proof)));
+    let Some((caller, proof)) = known else { return challenge() };
     if request.method() == Method::CONNECT {
         let via = Via { caller, scheme: Scheme::Https, authority: target };
-        return tunnel::open(sidecar, request, via, seat);
+        return tunnel::open(sidecar, request, via, proof, seat);
     }
     absolute(sidecar, request, caller, target).await
 }
@@ -134,13 +138,13 @@ async fn absolute(
     front::answer(sidecar, request, Via { caller, scheme: Scheme::Http, authority }).await
 }
 
-/// The caller of `Proxy-Authorization: Basic name:key` or `Bearer key`. A name, if given, has to be the key's.
-fn presented_caller(sidecar: &Arc<Sidecar>, headers: &HeaderMap) -> Option<CallerName> {
+/// The key of `Proxy-Authorization: Basic name:key` or `Bearer key`. A name, if given, has to be the key's.
+fn presented_key(headers: &HeaderMap) -> Option<Proof> {
     let mut values = headers.get_all(header::PROXY_AUTHORIZATION).iter();
     let (value, None) = (values.next()?, values.next()) else { return None };
     let (scheme, rest) = value.to_str().ok()?.split_once(' ')?;
     if scheme.eq_ignore_ascii_case("bearer") {
-        return sidecar.caller_for_key(rest.trim());
+        return Some(Proof::Key { named: None, digest: proof::digest(rest.trim()) });
     }
     if !scheme.eq_ignore_ascii_case("basic") {
         return None;
@@ -148,7 +152,7 @@ fn presented_caller(sidecar: &Arc<Sidecar>, headers: &HeaderMap) -> Option<Calle
     let decoded = base64::engine::general_purpose::STANDARD.decode(rest.trim()).ok()?;
     let pair = String::from_utf8(decoded).ok()?;
     let (name, key) = pair.split_once(':')?;
-    sidecar.caller_for_key(key).filter(|caller| caller.as_str() == name)
+    Some(Proof::Key { named: Some(CallerName::parse(name)?), digest: proof::digest(key) })
 }
 
 /// Some clients (git) send their credentials only when asked; the connection stays open for that.

@@ -38,7 +38,7 @@ use axum::http::Uri;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::{Extension, Router};
 
-use tokio::sync::{Mutex, MutexGuard, watch};
+use tokio::sync::watch;
 
 use crate::state::Sidecar;
 use answer::{ApiError, ErrorCode};
@@ -50,16 +50,6 @@ pub(crate) const BODY_BYTES_MAX: usize = 64 * 1024;
 /// Says when the sidecar is about to stop, so that nobody is kept waiting for a person.
 #[derive(Clone)]
 pub(crate) struct Stopping(watch::Receiver<bool>);
-
-/// What is read, judged and written in several steps is done by one request at a time.
-#[derive(Clone, Default)]
-pub(crate) struct Turn(Arc<Mutex<()>>);
-
-impl Turn {
-    async fn take(&self) -> MutexGuard<'_, ()> {
-        self.0.lock().await
-    }
-}
 
 /// Every route of the control listener. Calls that wait give up when `stopping` says so.
 pub fn router(sidecar: Arc<Sidecar>, stopping: watch::Receiver<bool>) -> Router {
@@ -74,7 +64,6 @@ pub fn router(sidecar: Arc<Sidecar>, stopping: watch::Receiver<bool>) -> Router 
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
         .layer(Extension(Stopping(stopping)))
-        .layer(Extension(Turn::default()))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(from_fn(guard::answer_always))
         .with_state(sidecar)

@@ -25,8 +25,11 @@ pub mod tunnel;
 
 pub mod adapting;
 pub mod clock;
+pub mod durable;
 pub mod load;
 pub mod logged;
+pub mod proof;
+pub mod reload;
 pub mod scrub;
 pub mod secrets;
 pub mod serve;

@@ -1,5 +1,6 @@
 //! Reads the configuration from disk: one file, or a directory whose `*.toml` are read in the order of their
-//! names; and after that what the API has written to `managed/` beside them. The text becomes a [`Config`] in `oncegate-config`, which opens no file itself.
+//! names; and after that what the API has written to `managed/` beside them. The text becomes a [`Config`] in
+//! `oncegate-config`, which opens no file itself.
 
 use std::fs;
 use std::io;
@@ -7,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use oncegate_config::model::Config;
 use oncegate_config::{Fault, Source};
+use sha2::{Digest, Sha256};
 
 /// Most bytes of one configuration file.
 const FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
@@ -22,6 +24,8 @@ pub struct Loaded {
     pub file: PathBuf,
     /// What is allowed but doubtful.
     pub warnings: Vec<Fault>,
+    /// Of the texts that it was read from.
+    pub digest: [u8; 32],
 }
 
 impl Loaded {
@@ -100,7 +104,28 @@ pub fn judge(path: &Path, texts: &[Text]) -> Result<Loaded, LoadError> {
     } else {
         file.parent().map_or_else(|| PathBuf::from("/"), Path::to_owned)
     };
-    Ok(Loaded { config: parsed.config, directory, file, warnings: parsed.warnings })
+    Ok(Loaded { config: parsed.config, directory, file, warnings: parsed.warnings, digest: digest(texts) })
+}
+
+/// Where the API keeps what it defines, beside the configuration at `path`.
+#[must_use]
+pub fn managed_folder(path: &Path) -> PathBuf {
+    let directory = if path.is_dir() { path } else { path.parent().unwrap_or(Path::new("")) };
+    directory.join("managed")
+}
+
+/// Tells other texts from the same ones, in whatever way the path to them is written.
+#[must_use]
+pub fn digest(texts: &[Text]) -> [u8; 32] {
+    let mut digest = Sha256::new();
+    let name = |text: &'_ Text| Path::new(&text.name).file_name().unwrap_or_default().to_owned();
+    for text in texts {
+        for part in [name(text).as_encoded_bytes(), text.text.as_bytes()] {
+            digest.update((part.len() as u64).to_be_bytes());
+            digest.update(part);
+        }
+    }
+    digest.finalize().into()
 }
 
 /// The texts at `path`.
@@ -111,8 +136,7 @@ pub fn judge(path: &Path, texts: &[Text]) -> Result<Loaded, LoadError> {
 pub fn read(path: &Path) -> Result<Vec<Text>, LoadError> {
     let unread = |source| LoadError::Read { path: path.to_owned(), source };
     if !fs::metadata(path).map_err(unread)?.is_dir() {
-        let managed = managed(path.parent().unwrap_or(Path::new("")))?;
-        return std::iter::once(path.to_owned()).chain(managed).map(|file| read_file(&file)).collect();
+        return std::iter::once(path.to_owned()).chain(managed(path)?).map(|file| read_file(&file)).collect();
     }
     let mut files = listed_in(path)?;
     if files.is_empty() {
@@ -123,8 +147,8 @@ pub fn read(path: &Path) -> Result<Vec<Text>, LoadError> {
 }
 
 /// What the API has written beside a configuration.
-fn managed(directory: &Path) -> Result<Vec<PathBuf>, LoadError> {
-    let folder = directory.join("managed");
+fn managed(path: &Path) -> Result<Vec<PathBuf>, LoadError> {
+    let folder = managed_folder(path);
     if folder.is_dir() { listed_in(&folder) } else { Ok(Vec::new()) }
 }
 

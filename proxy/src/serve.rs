@@ -20,6 +20,7 @@ use tokio::task::JoinHandle;
 use crate::clock::Clock;
 use crate::listener::{self, Socket};
 use crate::load::Loaded;
+use crate::reload::Files;
 use crate::state::{Sidecar, Snapshot, SnapshotError, new_ulid};
 use crate::{control, reconciler};
 
@@ -92,6 +93,7 @@ pub struct Running {
 /// # Errors
 /// The step that failed.
 pub async fn start(loaded: Loaded, options: Options) -> Result<Running, StartError> {
+    let files = Files::of(&loaded);
     let Loaded { config, directory, .. } = loaded;
     let proxy = bind("the proxy", config.proxy.listen).await?;
     let control = bind("the control API", config.control.listen).await?;
@@ -117,7 +119,7 @@ pub async fn start(loaded: Loaded, options: Options) -> Result<Running, StartErr
     }
     let proxy_addr = address("the proxy", &proxy)?;
     let control_addr = address("the control API", &control)?;
-    let sidecar = Arc::new(Sidecar::new(store, options.clock, leaves, snapshot));
+    let sidecar = Arc::new(Sidecar::new(store, options.clock, leaves, files, snapshot));
 
     let (stop, stopped) = watch::channel(false);
     let mut sockets = vec![(Socket::Tcp(proxy), None)];

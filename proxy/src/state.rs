@@ -15,16 +15,17 @@ use oncegate_policy::caller::CallerName;
 use oncegate_policy::id::EffectId;
 use oncegate_policy::router::Router;
 use oncegate_store::{EffectView, Store};
-use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 use thiserror::Error;
 use tokio::sync::{Notify, watch};
 use ulid::Ulid;
 
 use crate::clock::Clock;
+use crate::proof::Digest32;
+use crate::reload::Files;
 use crate::upstream::dial::Destination;
 use crate::upstream::pool::Pool;
-use crate::{adapting, upstream};
+use crate::{adapting, proof, upstream};
 
 /// Destinations remembered per snapshot; only hosts declared with a leading dot can fill it.
 const DESTINATIONS_MAX: usize = 1024;
@@ -47,8 +48,10 @@ pub struct Sidecar {
     pub on_the_wire: AtomicUsize,
     /// Wakes the reconciler.
     pub look_soon: Notify,
+    /// Where the configuration comes from.
+    pub files: Files,
     /// `oncegate run` hands its child a token of its own.
-    run_tokens: Mutex<Vec<(CallerName, [u8; 32])>>,
+    run_tokens: Mutex<Vec<(CallerName, Digest32)>>,
     snapshot: ArcSwap<Snapshot>,
 }
 
@@ -173,12 +176,11 @@ impl Snapshot {
 
     /// Whose key this is. Every key is compared, and each comparison takes the same time wherever it differs.
     #[must_use]
-    pub fn caller_for_key(&self, presented: &str) -> Option<(&CallerName, &Caller)> {
-        let digest: [u8; 32] = Sha256::digest(presented.as_bytes()).into();
+    pub fn caller_for_key(&self, presented: &Digest32) -> Option<(&CallerName, &Caller)> {
         let mut found = None;
         for (name, caller) in &self.config.callers {
             for valid in &caller.key_sha256 {
-                if bool::from(valid.ct_eq(&digest)) {
+                if bool::from(valid.ct_eq(presented)) {
                     found = Some((name, caller));
                 }
             }
@@ -200,7 +202,7 @@ impl Snapshot {
 impl Sidecar {
     /// Puts the parts together.
     #[must_use]
-    pub fn new(store: Store, clock: Clock, leaves: Leaves, snapshot: Snapshot) -> Self {
+    pub fn new(store: Store, clock: Clock, leaves: Leaves, files: Files, snapshot: Snapshot) -> Self {
         Self {
             store,
             clock,
@@ -210,6 +212,7 @@ impl Sidecar {
             letting_through: tokio::sync::Mutex::default(),
             on_the_wire: AtomicUsize::new(0),
             look_soon: Notify::new(),
+            files,
             run_tokens: Mutex::default(),
             snapshot: ArcSwap::from_pointee(snapshot),
         }
@@ -237,21 +240,20 @@ impl Sidecar {
             "ogr_{}",
             base64::Engine::encode(&base64::engine::general_purpose::URL_SAFE_NO_PAD, random)
         );
-        let digest: [u8; 32] = Sha256::digest(token.as_bytes()).into();
+        let digest = proof::digest(&token);
         self.run_tokens.lock().unwrap_or_else(PoisonError::into_inner).push((caller.clone(), digest));
         Some(token)
     }
 
     /// Whose key this is: a configured key or a run's token.
     #[must_use]
-    pub fn caller_for_key(&self, presented: &str) -> Option<CallerName> {
+    pub fn caller_for_key(&self, presented: &Digest32) -> Option<CallerName> {
         let snapshot = self.snapshot();
         if let Some((name, _)) = snapshot.caller_for_key(presented) {
             return Some(name.clone());
         }
-        let digest: [u8; 32] = Sha256::digest(presented.as_bytes()).into();
         let tokens = self.run_tokens.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = tokens.iter().find(|(_, token)| bool::from(token.ct_eq(&digest)))?;
+        let found = tokens.iter().find(|(_, token)| bool::from(token.ct_eq(presented)))?;
         snapshot.config.callers.contains_key(&found.0).then(|| found.0.clone())
     }
 }

@@ -21,6 +21,7 @@ use tokio_rustls::server::TlsStream;
 use crate::canned::Canned;
 use crate::connection::builder;
 use crate::listener::{Seat, stopped};
+use crate::proof::Proof;
 use crate::receive::Via;
 use crate::state::Sidecar;
 use crate::upstream::dial::{self, Destination};
@@ -46,6 +47,7 @@ pub fn open(
     sidecar: &Arc<Sidecar>,
     mut request: Request<Incoming>,
     via: Via,
+    proof: Proof,
     mut seat: Seat,
 ) -> Response<Body> {
     let snapshot = sidecar.snapshot();
@@ -70,7 +72,7 @@ pub fn open(
     let sidecar = Arc::clone(sidecar);
     tokio::spawn(async move {
         let host = via.authority.clone();
-        if let Err(cause) = intercept(sidecar, upgrade, via, inside, seat).await {
+        if let Err(cause) = intercept(sidecar, upgrade, (via, proof), inside, seat).await {
             tracing::debug!(cause, host = %host, "a tunnel ended");
         }
     });
@@ -81,7 +83,7 @@ pub fn open(
 async fn intercept(
     sidecar: Arc<Sidecar>,
     upgrade: OnUpgrade,
-    via: Via,
+    (via, proof): (Via, Proof),
     inside: Inside,
     mut seat: Seat,
 ) -> Result<(), String> {
@@ -91,9 +93,10 @@ async fn intercept(
     };
     let service = service_fn(move |request: Request<Incoming>| {
         let (sidecar, via, inside) = (Arc::clone(&sidecar), via.clone(), inside.clone());
+        let proof = proof.clone();
         async move {
             Ok::<_, Infallible>(match inside {
-                Inside::Governed => still_declared(&sidecar, request, via).await,
+                Inside::Governed => still_known(&sidecar, request, via, &proof).await,
                 Inside::Refused(refusal) => {
                     respond::refused(&refusal, sidecar.snapshot().shape(&via.authority))
                 }
@@ -139,12 +142,18 @@ async fn accept(
     Ok((tls, inside))
 }
 
-/// A caller or a host that was taken out of the configuration while the tunnel was open is refused at its next
-/// request.
-async fn still_declared(sidecar: &Arc<Sidecar>, request: Request<Incoming>, via: Via) -> Response<Body> {
-    let snapshot = sidecar.snapshot();
-    if !snapshot.config.callers.contains_key(&via.caller) {
-        let sentence = "This caller is no longer known. Nothing was sent. Ask the operator.";
+/// A caller that was taken out of the configuration while the tunnel was open, or whose key was, is refused at its
+/// next request.
+async fn still_known(
+    sidecar: &Arc<Sidecar>,
+    request: Request<Incoming>,
+    via: Via,
+    proof: &Proof,
+) -> Response<Body> {
+    if proof.caller(sidecar).is_none_or(|caller| caller != via.caller) {
+        let sentence =
+            "The key that opened this connection is not valid any more. Nothing was sent. Ask the operator.";
+        let snapshot = sidecar.snapshot();
         return respond::refused(&Refusal::new(Code::Denied, sentence), snapshot.shape(&via.authority));
     }
     front::answer(sidecar, request, via).await

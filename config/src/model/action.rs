@@ -10,7 +10,7 @@ use oncegate_policy::template::Template;
 use oncegate_policy::url_template::UrlTemplate;
 
 /// `[actions.NAME]`
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Action {
     /// Its name.
     pub name: ActionName,
@@ -48,7 +48,7 @@ pub struct ApprovalWhen {
 }
 
 /// What an action means.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum ActionKind {
     /// `adapter = { type = "stripe.refund", account, mode, currency }`
     StripeRefund(StripeRefund),
@@ -139,7 +139,7 @@ impl EmailFence {
 }
 
 /// A declared route.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Declared {
     /// `method`, upper case.
     pub method: String,
@@ -193,7 +193,7 @@ pub enum KeyPlace {
 }
 
 /// `verify = { url, status, match }`
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Verify {
     /// A GET on the action's own host.
     pub url: UrlTemplate,

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process;
 
 use crate::load::Loaded;
+use crate::reload::watch::{Ears, Watching};
 use crate::serve::{self, Options, Running};
 use clap::Args;
 use serde_json::json;
@@ -21,7 +22,7 @@ pub(crate) struct ServeArgs {
     ready_file: Option<PathBuf>,
 }
 
-/// Serves until SIGTERM or SIGINT; a second one ends it at once.
+/// Serves until SIGTERM or SIGINT; a second one ends it at once. SIGHUP reloads.
 pub(crate) async fn run(common: &Common, args: &ServeArgs) -> Result<Exit, Stop> {
     let mut signals = Signals::new()?;
     if let Some(path) = &args.ready_file {
@@ -54,12 +55,13 @@ pub(crate) async fn start(loaded: Loaded, ready_file: Option<&Path>) -> Result<(
     for warning in &loaded.warnings {
         tracing::warn!("{warning}");
     }
+    let ears = Ears::open().map_err(|error| Stop::failed(format!("cannot listen for signals: {error}")))?;
     let database = loaded.database();
     let ca_dir = loaded.ca_dir();
     let running =
         serve::start(loaded, Options::default()).await.map_err(|error| Stop::usage(chain(&error)))?;
     // From here on a failure must not leave the sidecar behind.
-    match announce(&running, &database, &ca_dir, ready_file) {
+    match announce(&running, ears, &database, &ca_dir, ready_file) {
         Ok(files) => Ok((running, files)),
         Err(stop) => {
             running.stop().await;
@@ -70,12 +72,13 @@ pub(crate) async fn start(loaded: Loaded, ready_file: Option<&Path>) -> Result<(
 
 fn announce(
     running: &Running,
+    ears: Ears,
     database: &Path,
     ca_dir: &Path,
     ready_file: Option<&Path>,
 ) -> Result<Files, Stop> {
     shims::write(ca_dir)?;
-    let mut files = Files { paths: Vec::new(), _desk: None };
+    let mut files = Files { paths: Vec::new(), _desk: None, _watching: Some(ears.attend(running.sidecar())) };
     let control_file = control_file(database);
     publish(&control_file, &format!("{}\n", running.control_addr()))?;
     files.paths.push(control_file);
@@ -109,6 +112,8 @@ pub(crate) struct Files {
     paths: Vec<PathBuf>,
     /// Closes by itself.
     _desk: Option<Desk>,
+    /// Ends by itself.
+    _watching: Option<Watching>,
 }
 
 impl Drop for Files {
@@ -175,7 +180,7 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "{}\n");
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
-        drop(Files { paths: vec![path.clone()], _desk: None });
+        drop(Files { paths: vec![path.clone()], _desk: None, _watching: None });
         assert!(!path.exists());
     }
 }

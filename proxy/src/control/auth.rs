@@ -11,6 +11,7 @@ use oncegate_policy::caller::{CallerName, Scope};
 
 use super::answer::{ApiError, ErrorCode};
 use super::routes::{self, Access};
+use crate::proof;
 use crate::state::Sidecar;
 
 /// The caller whose key the request carries.
@@ -50,7 +51,8 @@ impl FromRequestParts<Arc<Sidecar>> for Asker {
             .ok_or_else(|| refused("send the key as `Authorization: Bearer …`"))?;
         // Configured keys only: the token of a run speaks to the proxy, and never decides anything here (P8).
         let snapshot = sidecar.snapshot();
-        let (name, caller) = snapshot.caller_for_key(key).ok_or_else(|| refused("no caller has this key"))?;
+        let (name, caller) =
+            snapshot.caller_for_key(&proof::digest(key)).ok_or_else(|| refused("no caller has this key"))?;
         Ok(Self { name: name.clone(), scopes: caller.scopes.clone() })
     }
 }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
@@ -18,10 +17,11 @@ use serde_json::json;
 use super::answer::{ApiError, ErrorCode, created, one};
 use super::auth::Asker;
 use super::limits::exposures;
-use super::managed::Managed;
+use super::managed;
 use super::params::Id;
 use super::resolving::dimension;
-use super::{Turn, body, show};
+use super::{body, show};
+use crate::reload::{ManagedEdit, Turn};
 use crate::state::{Sidecar, Snapshot};
 
 const NAME_CHARS_MAX: usize = 100;
@@ -49,21 +49,23 @@ struct Change {
 /// `POST /impact-limits`: the very same limit again gives the one that is there.
 pub(crate) async fn create(
     State(sidecar): State<Arc<Sidecar>>,
-    Extension(turn): Extension<Turn>,
     asker: Asker,
     body: Body,
 ) -> Result<Response, ApiError> {
     asker.needs(Scope::ImpactLimitsWrite)?;
     let limit = limit(&sidecar.snapshot(), body::object(body).await?)?;
-    let _turn = turn.take().await;
+    let mut turn = Turn::take(&sidecar).await;
     let there = Standing::read(&sidecar).await?;
     if let Some(known) = there.named(&limit.name) {
         return if known.limit == limit { Ok(one(show::limit(known))) } else { Err(taken(&limit.name)) };
     }
     // First the file: a limit that counts now also counts after a restart, whatever happens in between.
-    there.write(&[&limit], &[])?;
+    let prepared = turn.prepare(there.edit(&[&limit], &[])).await?;
+    prepared.write().await?;
     let made = sidecar.store.create_limit(limit, sidecar.clock.now()).await;
-    match made.map_err(|error| ApiError::internal("make the limit", &error))? {
+    let made = made.map_err(|error| ApiError::internal("make the limit", &error))?;
+    turn.finish(prepared).await?;
+    match made {
         CreatedLimit::Created(made) => {
             tracing::info!(caller.name = %asker.name, limit = made.limit.name, "a limit was made");
             Ok(created(show::limit(&made)))
@@ -76,7 +78,6 @@ pub(crate) async fn create(
 /// `PATCH /impact-limits/{id}`: lowering a limit frees nothing.
 pub(crate) async fn change(
     State(sidecar): State<Arc<Sidecar>>,
-    Extension(turn): Extension<Turn>,
     asker: Asker,
     Id(id): Id,
     body: Body,
@@ -85,7 +86,7 @@ pub(crate) async fn change(
     let Change { name, amount } = body::object(body).await?;
     let name = body::maybe_text("name", name.as_ref(), NAME_CHARS_MAX)?;
     let amount = amount.map(not_negative).transpose()?;
-    let _turn = turn.take().await;
+    let mut turn = Turn::take(&sidecar).await;
     let there = Standing::read(&sidecar).await?;
     let known = there.with_id(&id)?.clone();
     if known.archived_at.is_some() {
@@ -100,9 +101,13 @@ pub(crate) async fn change(
     if there.named(&changed.name).is_some_and(|other| other.id != known.id) {
         return Err(taken(&changed.name));
     }
-    there.write(&[&changed], &[&known.limit.name])?;
+    let prepared = turn.prepare(there.edit(&[&changed], &[&known.limit.name])).await?;
+    prepared.write().await?;
+    // Before the rest of the configuration is taken: a limit that is renamed is still the same one.
     let changed = sidecar.store.change_limit(&known.id, name, amount, sidecar.clock.now()).await;
-    match changed.map_err(|error| ApiError::internal("change the limit", &error))? {
+    let changed = changed.map_err(|error| ApiError::internal("change the limit", &error))?;
+    turn.finish(prepared).await?;
+    match changed {
         ChangedLimit::Changed(now) => {
             tracing::info!(caller.name = %asker.name, limit = now.limit.name, "a limit was changed");
             Ok(one(show::limit(&now)))
@@ -115,23 +120,24 @@ pub(crate) async fn change(
 /// `DELETE /impact-limits/{id}`: it counts no more; what it holds still settles.
 pub(crate) async fn archive(
     State(sidecar): State<Arc<Sidecar>>,
-    Extension(turn): Extension<Turn>,
     asker: Asker,
     Id(id): Id,
 ) -> Result<Response, ApiError> {
     asker.needs(Scope::ImpactLimitsWrite)?;
-    let _turn = turn.take().await;
+    let mut turn = Turn::take(&sidecar).await;
     let there = Standing::read(&sidecar).await?;
     let known = there.with_id(&id)?;
     if known.archived_at.is_some() {
         return Ok(one(show::limit(known)));
     }
     there.made_here(known)?;
+    let prepared = turn.prepare(there.edit(&[], &[&known.limit.name])).await?;
     let archived = sidecar.store.archive_limit(&known.id, sidecar.clock.now()).await;
     let archived = archived.map_err(|error| ApiError::internal("archive the limit", &error))?;
     // After the record: if this fails, the limit is back after a restart, and counts. The other way round it would
     // be gone while the record still says that it counts.
-    there.write(&[], &[&known.limit.name])?;
+    prepared.write().await?;
+    turn.finish(prepared).await?;
     tracing::info!(caller.name = %asker.name, limit = known.limit.name, "a limit was archived");
     archived.map(|now| one(show::limit(&now))).ok_or_else(|| ApiError::not_found("impact limit"))
 }
@@ -139,15 +145,14 @@ pub(crate) async fn archive(
 /// What stands when a change begins.
 struct Standing {
     exposures: Vec<Exposure>,
-    managed: Managed,
     names: std::collections::BTreeSet<String>,
 }
 
 impl Standing {
     async fn read(sidecar: &Arc<Sidecar>) -> Result<Self, ApiError> {
-        let managed = Managed::beside(&sidecar.snapshot().directory);
-        let names = managed.names().map_err(|error| ApiError::internal("read the managed limits", &error))?;
-        Ok(Self { exposures: exposures(sidecar).await?, managed, names })
+        let names = managed::names(sidecar.files.path());
+        let names = names.map_err(|error| ApiError::internal("read the managed limits", &error))?;
+        Ok(Self { exposures: exposures(sidecar).await?, names })
     }
 
     fn named(&self, name: &str) -> Option<&Exposure> {
@@ -173,13 +178,12 @@ impl Standing {
     }
 
     /// The file as it will be: every limit that it has now, without some, with others.
-    fn write(&self, with: &[&Limit], without: &[&str]) -> Result<(), ApiError> {
+    fn edit(&self, with: &[&Limit], without: &[&str]) -> Vec<ManagedEdit> {
         let kept =
             self.exposures.iter().filter(|known| known.archived_at.is_none()).map(|known| &known.limit);
         let kept =
             kept.filter(|limit| self.names.contains(&limit.name) && !without.contains(&limit.name.as_str()));
-        let all = kept.chain(with.iter().copied());
-        self.managed.write(all).map_err(|error| ApiError::internal("write the managed limits", &error))
+        vec![managed::edit(kept.chain(with.iter().copied()))]
     }
 }
 

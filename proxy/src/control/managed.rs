@@ -1,49 +1,71 @@
 //! `managed/limits.toml` beside the configuration: limits made through the API. The file is read at every start like
 //! what a person wrote, so a limit does not vanish with a restart; what a person wrote is never touched.
+//!
+//! And how the API says that an edit of `managed/` was not made.
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{self, ErrorKind, Write};
-use std::path::{Path, PathBuf};
+use std::io::{self, ErrorKind};
+use std::path::Path;
 
+use oncegate_config::Fault;
 use oncegate_policy::impact::Dimension;
 use oncegate_policy::limit::Limit;
+use serde_json::{Value, json};
 
-/// Where everything that the API defines is kept, beside the configuration.
-const FOLDER: &str = "managed";
+use super::answer::{ApiError, ErrorCode};
+use crate::load;
+use crate::reload::{ManagedEdit, ReplaceError};
+
 const FILE: &str = "limits.toml";
 const HEADER: &str =
     "# Limits made through the API. Oncegate rewrites this file; write your own limits in another one.\n";
 const OPEN: &str = "[limits.";
 
-/// The file of one configuration.
-pub(crate) struct Managed(PathBuf);
-
-impl Managed {
-    /// Of the configuration in this directory.
-    pub(crate) fn beside(directory: &Path) -> Self {
-        Self(directory.join(FOLDER))
+/// The names that the file beside the configuration at `path` declares. A name that it does not know was declared by
+/// a person.
+pub(crate) fn names(path: &Path) -> io::Result<BTreeSet<String>> {
+    match fs::read_to_string(load::managed_folder(path).join(FILE)) {
+        Ok(text) => Ok(text.lines().filter_map(declared).collect()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(BTreeSet::new()),
+        Err(error) => Err(error),
     }
+}
 
-    /// The names that the file declares. A name that it does not know was declared by a person.
-    pub(crate) fn names(&self) -> io::Result<BTreeSet<String>> {
-        match fs::read_to_string(self.0.join(FILE)) {
-            Ok(text) => Ok(text.lines().filter_map(declared).collect()),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(BTreeSet::new()),
-            Err(error) => Err(error),
+/// The file with these limits and no other.
+pub(crate) fn edit<'a>(limits: impl Iterator<Item = &'a Limit>) -> ManagedEdit {
+    let text = std::iter::once(HEADER.to_owned()).chain(limits.map(written)).collect();
+    ManagedEdit { file: FILE, text: Some(text) }
+}
+
+impl From<ReplaceError> for ApiError {
+    fn from(error: ReplaceError) -> Self {
+        match error {
+            ReplaceError::Faults(faults) => {
+                let first = faults.first().map(|fault| fault.message.as_str()).unwrap_or_default();
+                let message = format!("the definition is faulty: {first}. Nothing was changed.");
+                Self::new(ErrorCode::Validation, message)
+                    .with_details(faults.iter().map(shown).collect::<Vec<_>>().into())
+            }
+            ReplaceError::Standing(faults) => {
+                let message = "the configuration on disk has faults of its own; `oncegate check` lists them. Nothing \
+                               was changed.";
+                let faults: Vec<_> = faults.iter().map(shown).collect();
+                Self::new(ErrorCode::Conflict, message)
+                    .with_details(json!({ "reason": "configuration_faulty", "faults": faults }))
+            }
+            error @ (ReplaceError::Write { .. } | ReplaceError::Reload(_)) => {
+                Self::internal("take the new configuration", &error)
+            }
         }
     }
+}
 
-    /// Writes all of it anew, whole or not at all, durable when this returns.
-    pub(crate) fn write<'a>(&self, limits: impl Iterator<Item = &'a Limit>) -> io::Result<()> {
-        let text: String = std::iter::once(HEADER.to_owned()).chain(limits.map(written)).collect();
-        fs::create_dir_all(&self.0)?;
-        let mut file = tempfile::Builder::new().prefix(".limits-").tempfile_in(&self.0)?;
-        file.write_all(text.as_bytes())?;
-        file.as_file().sync_all()?;
-        file.persist(self.0.join(FILE)).map_err(|error| error.error)?;
-        fs::File::open(&self.0)?.sync_all()
-    }
+/// A fault for a client: which file it is in, and not where that lies.
+fn shown(fault: &Fault) -> Value {
+    let Fault { file, line, column, message } = fault;
+    let file = Path::new(file).file_name().unwrap_or_default().to_string_lossy();
+    json!({ "field": format!("{file}:{line}:{column}"), "message": message })
 }
 
 /// The name in a line that begins a limit as [`written`] writes it.
@@ -97,15 +119,16 @@ mod tests {
     #[test]
     fn what_is_written_is_read_back() {
         let dir = tempfile::tempdir().unwrap();
-        let managed = Managed::beside(dir.path());
-        assert!(managed.names().unwrap().is_empty());
-        let names = ["plain", "with \"quotes\" and ]", "two\nlines \u{7f}"];
-        managed.write(names.map(limit).iter()).unwrap();
-        assert_eq!(managed.names().unwrap(), names.map(str::to_owned).into());
-        let text = fs::read_to_string(dir.path().join("managed/limits.toml")).unwrap();
+        let path = dir.path().join("oncegate.toml");
+        assert!(names(&path).unwrap().is_empty());
+        let written = ["plain", "with \"quotes\" and ]", "two\nlines \u{7f}"];
+        let limits = written.map(limit);
+        let text = edit(limits.iter()).text.unwrap();
+        fs::create_dir(dir.path().join("managed")).unwrap();
+        fs::write(dir.path().join("managed/limits.toml"), &text).unwrap();
+        assert_eq!(names(&path).unwrap(), written.map(str::to_owned).into());
         assert!(text.contains("[limits.\"plain\"]\ndimension = \"money\"\ncurrency = \"usd\"\n"), "{text}");
         assert!(text.contains("resource_prefix = \"acct_1/\\\"x\\\"\"\n"), "{text}");
-        managed.write(std::iter::empty()).unwrap();
-        assert!(managed.names().unwrap().is_empty());
+        assert_eq!(edit(std::iter::empty()).text.as_deref(), Some(HEADER));
     }
 }

@@ -1,0 +1,376 @@
+//! Another configuration while requests run: files that changed, and what the API edits in `managed/`.
+//!
+//! Both go one way: the whole configuration is read and judged, made ready, its limits are brought into the record,
+//! and then it takes the place of the old one in one step. On any fault the old one stays. A request keeps the
+//! configuration it began with.
+
+pub mod differences;
+pub mod watch;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use oncegate_config::Fault;
+use oncegate_config::model::Config;
+use oncegate_store::StoreError;
+use thiserror::Error;
+use tokio::sync::{Mutex, MutexGuard};
+use tokio::task::JoinError;
+
+use crate::durable;
+use crate::load::{self, LoadError, Loaded, Text};
+use crate::state::{Sidecar, Snapshot, SnapshotError};
+use differences::Difference;
+
+/// What a sidecar knows of the files that it was configured from.
+pub struct Files {
+    file: PathBuf,
+    faults: AtomicU64,
+    last: Mutex<Last>,
+}
+
+/// What was taken last, or refused last.
+struct Last {
+    /// Of the texts, faulty ones too: a file that was only touched says nothing new.
+    digest: [u8; 32],
+    /// So that a doubt is said once, not at each edit.
+    warnings: Vec<Fault>,
+}
+
+impl Files {
+    /// Those of a configuration at its start.
+    #[must_use]
+    pub fn of(loaded: &Loaded) -> Self {
+        let last = Last { digest: loaded.digest, warnings: loaded.warnings.clone() };
+        Self { file: loaded.file.clone(), faults: AtomicU64::new(0), last: Mutex::new(last) }
+    }
+
+    /// The file or directory that the sidecar was started with. Absolute.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.file
+    }
+
+    /// How many reloads were refused since the start.
+    #[must_use]
+    pub fn faults(&self) -> u64 {
+        self.faults.load(Ordering::Relaxed)
+    }
+}
+
+/// What a reload has brought. Holds names only, never a secret's value or a key's hash.
+#[derive(Clone, Debug, Default)]
+pub struct Reloaded {
+    /// What is there now and was not, is not there any more, or is another.
+    pub differences: Vec<Difference>,
+    /// Settings that were changed and count only after the next start.
+    pub next_start: Vec<&'static str>,
+    /// What became of limits, as the record says it.
+    pub limits: Vec<String>,
+    /// Doubts that were not there before.
+    pub warnings: Vec<Fault>,
+}
+
+/// Why the old configuration stays.
+#[derive(Debug, Error)]
+pub enum ReloadError {
+    /// It cannot be read, or has faults: all of them.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// It names something that cannot be had.
+    #[error("the configuration cannot be used")]
+    Unusable(#[from] SnapshotError),
+    /// Its limits could not be recorded.
+    #[error("the limits could not be brought into the record")]
+    Limits(#[from] StoreError),
+    /// The thread that read it has ended early.
+    #[error("the configuration could not be read to its end")]
+    Ended(#[from] JoinError),
+}
+
+/// Why an edit was not made.
+#[derive(Debug, Error)]
+pub enum ReplaceError {
+    /// With the edit the configuration has these faults; without it, it had none.
+    #[error("the edit is faulty")]
+    Faults(Vec<Fault>),
+    /// The files on disk have faults of their own: nothing can be judged on top of them.
+    #[error("the configuration on disk has faults of its own")]
+    Standing(Vec<Fault>),
+    /// A file could not be written. What was written before it stays, and counts with the next reload.
+    #[error("managed/{file} could not be written")]
+    Write {
+        /// Which.
+        file: &'static str,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// It was not taken for another reason.
+    #[error("the edited configuration was not taken")]
+    Reload(#[from] ReloadError),
+}
+
+/// One file of `managed/` as it is to be.
+#[derive(Clone, Debug)]
+pub struct ManagedEdit {
+    /// Its name, `actions.toml` for example.
+    pub file: &'static str,
+    /// All of its text; `None` removes it.
+    pub text: Option<String>,
+}
+
+/// Reads the configuration again and takes it.
+///
+/// # Errors
+/// Why the old one stays.
+pub async fn reload(sidecar: &Arc<Sidecar>) -> Result<Reloaded, ReloadError> {
+    Turn::take(sidecar).await.reload().await
+}
+
+/// Judges the whole configuration with some edits in `managed/`, writes them, and takes it.
+///
+/// # Errors
+/// Why nothing was written, or, from [`ReplaceError::Write`] on, what did not come after it.
+pub async fn replace_managed(
+    sidecar: &Arc<Sidecar>,
+    edits: Vec<ManagedEdit>,
+) -> Result<Reloaded, ReplaceError> {
+    Turn::take(sidecar).await.replace_managed(edits).await
+}
+
+/// Whoever holds it is the only one that changes the configuration. An edit that depends on what stands holds it from
+/// its first read on.
+pub struct Turn<'a> {
+    sidecar: &'a Arc<Sidecar>,
+    last: MutexGuard<'a, Last>,
+}
+
+/// An edit that was judged and is good.
+pub struct Prepared {
+    ready: Ready,
+    folder: PathBuf,
+    edits: Vec<ManagedEdit>,
+}
+
+/// A configuration that can be taken.
+struct Ready {
+    loaded: Loaded,
+    snapshot: Snapshot,
+    next_start: Vec<&'static str>,
+}
+
+impl<'a> Turn<'a> {
+    /// Waits for those who came before.
+    pub async fn take(sidecar: &'a Arc<Sidecar>) -> Self {
+        Self { sidecar, last: sidecar.files.last.lock().await }
+    }
+
+    /// As [`reload`].
+    ///
+    /// # Errors
+    /// As [`reload`].
+    pub async fn reload(&mut self) -> Result<Reloaded, ReloadError> {
+        let result = self.read_and_take(false).await;
+        self.say(result.as_ref().map(Option::as_ref));
+        result.map(Option::unwrap_or_default)
+    }
+
+    /// The same, unless the texts are those that were judged last.
+    async fn reload_if_changed(&mut self) {
+        let result = self.read_and_take(true).await;
+        self.say(result.as_ref().map(Option::as_ref));
+    }
+
+    async fn read_and_take(&mut self, only_if_changed: bool) -> Result<Option<Reloaded>, ReloadError> {
+        let file = self.sidecar.files.file.clone();
+        let texts = tokio::task::spawn_blocking(move || load::read(&file)).await??;
+        let digest = load::digest(&texts);
+        if only_if_changed && digest == self.last.digest {
+            return Ok(None);
+        }
+        self.last.digest = digest;
+        let ready = self.ready(texts).await?;
+        self.swap(ready).await.map(Some)
+    }
+
+    /// As [`replace_managed`].
+    ///
+    /// # Errors
+    /// As [`replace_managed`].
+    pub async fn replace_managed(&mut self, edits: Vec<ManagedEdit>) -> Result<Reloaded, ReplaceError> {
+        let prepared = self.prepare(edits).await?;
+        prepared.write().await?;
+        self.finish(prepared).await
+    }
+
+    /// Judges edits. Writes nothing: what has to be recorded before the files can be recorded now.
+    ///
+    /// # Errors
+    /// The faults.
+    pub async fn prepare(&self, edits: Vec<ManagedEdit>) -> Result<Prepared, ReplaceError> {
+        let file = self.sidecar.files.file.clone();
+        let folder = load::managed_folder(&file);
+        let read = tokio::task::spawn_blocking(move || load::read(&file));
+        let standing = read.await.map_err(ReloadError::from)?.map_err(ReloadError::from)?;
+        let edited = edit(&standing, &folder, &edits);
+        match self.ready(edited).await {
+            Ok(ready) => Ok(Prepared { ready, folder, edits }),
+            Err(ReloadError::Load(LoadError::Faults(faults))) => {
+                match load::judge(&self.sidecar.files.file, &standing) {
+                    Err(LoadError::Faults(own)) => Err(ReplaceError::Standing(own)),
+                    Ok(_) | Err(LoadError::Read { .. } | LoadError::Empty { .. }) => {
+                        Err(ReplaceError::Faults(faults))
+                    }
+                }
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Takes what was prepared and written.
+    ///
+    /// # Errors
+    /// The limits could not be recorded: the files are written, and count with the next reload.
+    pub async fn finish(&mut self, prepared: Prepared) -> Result<Reloaded, ReplaceError> {
+        let result = self.swap(prepared.ready).await;
+        if let Ok(reloaded) = &result {
+            log(reloaded);
+        }
+        Ok(result?)
+    }
+
+    async fn ready(&self, texts: Vec<Text>) -> Result<Ready, ReloadError> {
+        let file = self.sidecar.files.file.clone();
+        let running = self.sidecar.snapshot();
+        // Reads certificates, which takes its time.
+        let ready = move || {
+            let mut loaded = load::judge(&file, &texts)?;
+            let next_start = keep_what_cannot_change(&running.config, &mut loaded.config);
+            let snapshot = Snapshot::new(loaded.config.clone(), loaded.directory.clone())?;
+            Ok(Ready { loaded, snapshot, next_start })
+        };
+        tokio::task::spawn_blocking(ready).await?
+    }
+
+    async fn swap(&mut self, ready: Ready) -> Result<Reloaded, ReloadError> {
+        let Ready { loaded, snapshot, next_start } = ready;
+        let running = self.sidecar.snapshot();
+        let now = self.sidecar.clock.now();
+        // First the record: a limit that is declared counts before anything is let through under it.
+        let limits = self.sidecar.store.sync_limits(loaded.config.limits.clone(), now).await?;
+        let differences = differences::between(&running.config, &loaded.config);
+        self.sidecar.replace_snapshot(snapshot);
+        let known = std::mem::replace(&mut self.last.warnings, loaded.warnings.clone());
+        let news = |warning: &Fault| !known.iter().any(|known| known.message == warning.message);
+        let warnings = loaded.warnings.into_iter().filter(news).collect();
+        self.last.digest = loaded.digest;
+        Ok(Reloaded { differences, next_start, limits, warnings })
+    }
+
+    /// Each reload is heard of once, whatever became of it.
+    fn say(&self, result: Result<Option<&Reloaded>, &ReloadError>) {
+        match result {
+            Ok(None) => {}
+            Ok(Some(reloaded)) => log(reloaded),
+            Err(error) => {
+                self.sidecar.files.faults.fetch_add(1, Ordering::Relaxed);
+                if let ReloadError::Load(LoadError::Faults(faults)) = error {
+                    faults.iter().for_each(|fault| tracing::error!("{fault}"));
+                    tracing::error!(
+                        faults = faults.len(),
+                        "the configuration was not reloaded: the one before stays in force"
+                    );
+                } else {
+                    let cause = crate::upstream::chain(error);
+                    tracing::error!(
+                        cause,
+                        "the configuration was not reloaded: the one before stays in force"
+                    );
+                }
+            }
+        }
+    }
+}
+
+impl Prepared {
+    /// Writes the files, each whole and durable, in the order of the edits.
+    ///
+    /// # Errors
+    /// The first that could not be written.
+    pub async fn write(&self) -> Result<(), ReplaceError> {
+        let (folder, edits) = (self.folder.clone(), self.edits.clone());
+        let write = move || {
+            for ManagedEdit { file, text } in edits {
+                let written = match text {
+                    Some(text) => durable::write(&folder, file, text.as_bytes()),
+                    None => durable::remove(&folder, file),
+                };
+                written.map_err(|source| ReplaceError::Write { file, source })?;
+            }
+            Ok(())
+        };
+        tokio::task::spawn_blocking(write).await.map_err(ReloadError::from)?
+    }
+}
+
+/// The texts as they will be: `managed/` is read last, so what is new there comes last.
+fn edit(standing: &[Text], folder: &Path, edits: &[ManagedEdit]) -> Vec<Text> {
+    let named = |edit: &ManagedEdit| folder.join(edit.file).display().to_string();
+    let untouched = |text: &&Text| !edits.iter().any(|edit| named(edit) == text.name);
+    let kept = standing.iter().filter(untouched).cloned();
+    let edited = edits.iter().filter_map(|edit| Some(Text { name: named(edit), text: edit.text.clone()? }));
+    let mut texts: Vec<Text> = kept.chain(edited).collect();
+    let managed = texts.iter().position(|text| Path::new(&text.name).parent() == Some(folder));
+    // As `load::read` sorts them: the same texts must have the same digest.
+    if let Some(managed) = texts.get_mut(managed.unwrap_or(usize::MAX)..) {
+        managed.sort_by(|one, other| Path::new(&one.name).cmp(Path::new(&other.name)));
+    }
+    texts
+}
+
+/// Puts back what is bound for as long as the process lives, and names what somebody wanted otherwise.
+fn keep_what_cannot_change(running: &Config, next: &mut Config) -> Vec<&'static str> {
+    let mut named = Vec::new();
+    let mut keep = |name: &'static str, same: bool| {
+        if !same {
+            named.push(name);
+        }
+    };
+    keep("[proxy] listen", running.proxy.listen == next.proxy.listen);
+    keep("[proxy] max_connections", running.proxy.max_connections == next.proxy.max_connections);
+    keep("[control] listen", running.control.listen == next.control.listen);
+    keep("[store]", running.store == next.store);
+    keep("[reconcile] first_after, max_interval", running.reconcile.schedule == next.reconcile.schedule);
+    keep("[ca] dir", running.ca_dir == next.ca_dir);
+    // A caller's listener that is taken away lets nobody in from now on; only a new one has to wait.
+    let listens = |(name, caller): (_, &oncegate_config::model::Caller)| {
+        let bound = running.callers.get(name).and_then(|known| known.listen.as_ref());
+        caller.listen.is_none() || caller.listen.as_ref() == bound
+    };
+    keep("[callers] listen", next.callers.iter().all(listens));
+    next.proxy.listen = running.proxy.listen;
+    next.proxy.max_connections = running.proxy.max_connections;
+    next.control.listen = running.control.listen;
+    next.store = running.store.clone();
+    next.reconcile.schedule = running.reconcile.schedule;
+    next.ca_dir.clone_from(&running.ca_dir);
+    named
+}
+
+fn log(reloaded: &Reloaded) {
+    let Reloaded { differences, next_start, limits, warnings } = reloaded;
+    warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+    for difference in differences {
+        if difference.takes_away() {
+            tracing::warn!("the configuration was changed: {difference}");
+        } else {
+            tracing::info!("the configuration was changed: {difference}");
+        }
+    }
+    limits.iter().for_each(|difference| tracing::info!(difference, "a limit differs from what was recorded"));
+    for setting in next_start {
+        tracing::warn!("{setting} was changed: that takes effect at the next start");
+    }
+    tracing::info!(differences = differences.len(), "the configuration was reloaded");
+}
