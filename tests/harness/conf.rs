@@ -32,7 +32,8 @@ impl Default for Conf {
     }
 }
 
-fn digest(key: &str) -> String {
+/// What stands in the configuration for a key.
+pub fn digest(key: &str) -> String {
     Sha256::digest(key.as_bytes()).iter().fold(String::new(), |mut hex, byte| {
         write!(hex, "{byte:02x}").unwrap();
         hex

@@ -34,4 +34,5 @@ mod planted_secret;
 mod promises;
 mod promises_kept;
 mod refusals;
+mod reload;
 mod shop;
