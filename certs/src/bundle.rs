@@ -40,10 +40,30 @@ pub enum BundleError {
 ///
 /// When the file cannot be written or put in place.
 pub fn write_bundle(dir: &Path, authority: &Authority) -> Result<PathBuf, BundleError> {
-    let path = dir.join("bundle.pem");
+    put(dir, "bundle.pem", &contents(&Roots::system().certificates, authority))
+}
+
+/// Writes `ca.pem` and `bundle.pem` to a directory that holds no secret and that every user may read; makes it if it
+/// is not there. Says where the bundle is.
+///
+/// # Errors
+///
+/// When the directory cannot be made, or a file cannot be written or put in place.
+pub fn write_trust(dir: &Path, authority: &Authority) -> Result<PathBuf, BundleError> {
+    let made = std::fs::create_dir_all(dir)
+        // As with the files: outright, since the umask would have its say.
+        .and_then(|()| std::fs::set_permissions(dir, Permissions::from_mode(0o755)));
+    made.map_err(|source| BundleError::Write { dir: dir.to_owned(), source })?;
+    put(dir, "ca.pem", authority.certificate_pem())?;
+    write_bundle(dir, authority)
+}
+
+/// Puts a file in place whole, for everybody to read.
+fn put(dir: &Path, name: &str, text: &str) -> Result<PathBuf, BundleError> {
+    let path = dir.join(name);
     let write = || {
         let mut file = tempfile::Builder::new().prefix(".oncegate-bundle-").tempfile_in(dir)?;
-        file.write_all(contents(&Roots::system().certificates, authority).as_bytes())?;
+        file.write_all(text.as_bytes())?;
         // Set outright, since the umask would have its say at creation, and agents run as others.
         file.as_file().set_permissions(Permissions::from_mode(0o644))?;
         file.as_file().sync_all()?;

@@ -14,7 +14,7 @@ mod roots;
 mod upstream;
 
 pub use authority::{Authority, AuthorityError};
-pub use bundle::{BundleError, write_bundle};
+pub use bundle::{BundleError, write_bundle, write_trust};
 pub use der::Misshapen;
 pub use leaf::MintError;
 pub use leaves::Leaves;

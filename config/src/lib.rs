@@ -105,7 +105,7 @@ fn read(document: &Document<'_>, facts: &mut Facts) -> Option<Config> {
     let control = proxy::control(document, facts);
     let store = proxy::store(document);
     let reconcile = proxy::reconcile(document);
-    let ca_dir = proxy::ca_dir(document);
+    let ca = proxy::ca(document);
     let callers = callers::read(document, facts);
     let secrets = secrets::read(document, facts);
     // Before the actions, which ask what kind of host they go to.
@@ -113,12 +113,14 @@ fn read(document: &Document<'_>, facts: &mut Facts) -> Option<Config> {
     let actions = actions::read(document, facts);
     let hosts = [hosts, hosts::implied(facts)].concat();
     let limits = limits::read(document, facts);
+    let (ca_dir, trust_dir) = ca?;
     Some(Config {
         proxy: proxy?,
         control: control?,
         store: store?,
         reconcile: reconcile?,
-        ca_dir: ca_dir?,
+        ca_dir,
+        trust_dir,
         callers,
         secrets,
         hosts,

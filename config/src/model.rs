@@ -32,6 +32,8 @@ pub struct Config {
     pub reconcile: Reconcile,
     /// `[ca] dir`, as written (relative to the configuration file).
     pub ca_dir: PathBuf,
+    /// `[ca] trust_dir`: where agents that run as other users find what they trust.
+    pub trust_dir: Option<PathBuf>,
     /// `[callers.NAME]`
     pub callers: BTreeMap<CallerName, Caller>,
     /// `[secrets.NAME]`

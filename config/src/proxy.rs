@@ -57,8 +57,11 @@ pub(crate) fn reconcile(document: &Document<'_>) -> Option<Reconcile> {
     })
 }
 
-pub(crate) fn ca_dir(document: &Document<'_>) -> Option<PathBuf> {
-    document.section("ca").table("[ca]", |table| table.or("dir", path, PathBuf::from("ca")))
+/// `dir` and `trust_dir`.
+pub(crate) fn ca(document: &Document<'_>) -> Option<(PathBuf, Option<PathBuf>)> {
+    document
+        .section("ca")
+        .table("[ca]", |table| (table.or("dir", path, PathBuf::from("ca")), table.read("trust_dir", path)))
 }
 
 fn listen(table: &Table<'_>, default_port: u16, facts: &mut Facts) -> SocketAddr {

@@ -22,6 +22,7 @@ mod limits;
 mod logging;
 pub(crate) mod print;
 mod prune;
+mod ready;
 mod receipt;
 mod run;
 mod serve;
@@ -69,6 +70,8 @@ enum Command {
     Serve(serve::ServeArgs),
     /// Run one command behind a sidecar of its own
     Run(run::RunArgs),
+    /// Ask the running sidecar whether it can do its work: exits 0 if so, for health checks
+    Ready,
     /// Print the environment that an agent needs
     Env(env::EnvArgs),
     /// Judge the configuration and whether its secrets can be had
@@ -148,6 +151,7 @@ async fn obey(line: Line) -> Result<Exit, Stop> {
         Command::Init(args) => init::run(&common, &args),
         Command::Serve(args) => serve::run(&common, &args).await,
         Command::Run(args) => run::run(&common, &args).await,
+        Command::Ready => ready::run(&common).await,
         Command::Env(args) => env::run(&common, &args),
         Command::Check(args) => check::run(&common, &args).await,
         Command::Explain(args) => explain::run(&common, &args),
@@ -176,6 +180,7 @@ impl Command {
             Self::Demo(_) => "off",
             Self::Init(_)
             | Self::Run(_)
+            | Self::Ready
             | Self::Env(_)
             | Self::Check(_)
             | Self::Explain(_)

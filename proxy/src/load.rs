@@ -46,6 +46,12 @@ impl Loaded {
     pub fn ca_dir(&self) -> PathBuf {
         self.resolve(&self.config.ca_dir)
     }
+
+    /// Where agents find what they trust: the CA's own directory, unless another one is named.
+    #[must_use]
+    pub fn trust_dir(&self) -> PathBuf {
+        self.resolve(self.config.trust_dir.as_ref().unwrap_or(&self.config.ca_dir))
+    }
 }
 
 /// Why there is no configuration.

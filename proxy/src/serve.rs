@@ -94,6 +94,7 @@ pub struct Running {
 /// The step that failed.
 pub async fn start(loaded: Loaded, options: Options) -> Result<Running, StartError> {
     let files = Files::of(&loaded);
+    let trust_dir = loaded.trust_dir();
     let Loaded { config, directory, .. } = loaded;
     let proxy = bind("the proxy", config.proxy.listen).await?;
     let control = bind("the control API", config.control.listen).await?;
@@ -101,7 +102,10 @@ pub async fn start(loaded: Loaded, options: Options) -> Result<Running, StartErr
 
     let ca_dir = directory.join(&config.ca_dir);
     let authority = Arc::new(Authority::load_or_create(&ca_dir, options.clock.system())?);
-    let bundle = oncegate_certs::write_bundle(&ca_dir, &authority)?;
+    let mut bundle = oncegate_certs::write_bundle(&ca_dir, &authority)?;
+    if trust_dir != ca_dir {
+        bundle = oncegate_certs::write_trust(&trust_dir, &authority)?;
+    }
     let leaves = Leaves::new(authority, LEAVES_MAX);
 
     let now = options.clock.now();
@@ -140,7 +144,7 @@ pub async fn start(loaded: Loaded, options: Options) -> Result<Running, StartErr
         tokio::spawn(reconciler::run(Arc::clone(&sidecar), stopped.clone())),
         tokio::spawn(serve_control(control, Arc::clone(&sidecar), stopped)),
     ];
-    let ca_pem = ca_dir.join("ca.pem");
+    let ca_pem = trust_dir.join("ca.pem");
     Ok(Running {
         sidecar,
         proxy: proxy_addr,

@@ -17,6 +17,7 @@ mod commands;
 mod concurrency;
 mod counting;
 mod crash;
+mod deploy;
 mod harness;
 mod identity;
 mod law;

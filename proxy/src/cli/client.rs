@@ -62,7 +62,16 @@ impl Api {
         self.send(Method::POST, path, Bytes::from(document.to_string())).await
     }
 
+    /// Asks whether the sidecar can do its work; no key is needed for that.
+    pub(crate) async fn ready(&self) -> Result<Answer, Stop> {
+        self.send_to(Method::GET, "/readyz", Bytes::new()).await
+    }
+
     async fn send(&self, method: Method, path: &str, body: Bytes) -> Result<Answer, Stop> {
+        self.send_to(method, &format!("/api/v2{path}"), body).await
+    }
+
+    async fn send_to(&self, method: Method, path: &str, body: Bytes) -> Result<Answer, Stop> {
         let (status, body) = match timeout(CALL_TIMEOUT, self.exchange(method, path, body)).await {
             Ok(answered) => answered?,
             Err(_) => return Err(Stop::failed(format!("the sidecar at {} did not answer", self.authority))),
@@ -87,7 +96,7 @@ impl Api {
         let connection = tokio::spawn(connection);
         let request = Request::builder()
             .method(method)
-            .uri(format!("{}/api/v2{path}", self.prefix))
+            .uri(format!("{}{path}", self.prefix))
             .header(header::HOST, self.authority.to_string())
             .header(header::AUTHORIZATION, format!("Bearer {}", self.key))
             .header(header::ACCEPT, "application/json")

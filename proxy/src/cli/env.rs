@@ -55,15 +55,15 @@ pub(crate) fn run(common: &Common, args: &EnvArgs) -> Result<Exit, Stop> {
             "the proxy's port is 0, so nobody knows it before it runs: give it one, or use `oncegate run`",
         ));
     }
-    let ca_dir = loaded.ca_dir();
-    let (bundle, ca) = (ca_dir.join("bundle.pem"), ca_dir.join("ca.pem"));
+    let trust_dir = loaded.trust_dir();
+    let (bundle, ca) = (trust_dir.join("bundle.pem"), trust_dir.join("ca.pem"));
     if !bundle.exists() {
         return Err(Stop::usage(format!(
             "{} is not there yet: run `oncegate init` or start `oncegate serve` first",
             bundle.display()
         )));
     }
-    let shims = shims::write(&ca_dir)?;
+    let shims = shims::write(&trust_dir)?;
     let host = reachable(listen.ip());
     let authority = std::net::SocketAddr::new(host, listen.port()).to_string();
     let changes = changes(&Place {

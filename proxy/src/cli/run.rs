@@ -99,7 +99,7 @@ fn surround(command: &mut Command, loaded: &Loaded, gate: &Gate, caller: &Caller
         proxy_port: gate.proxy.port(),
         bundle: &gate.bundle,
         ca: &gate.ca,
-        shims: &shims::places(&loaded.ca_dir()),
+        shims: &shims::places(&loaded.trust_dir()),
     });
     for (name, change) in set {
         command.env(name, applied(&change, std::env::var(name).ok().as_deref()));

@@ -57,11 +57,11 @@ pub(crate) async fn start(loaded: Loaded, ready_file: Option<&Path>) -> Result<(
     }
     let ears = Ears::open().map_err(|error| Stop::failed(format!("cannot listen for signals: {error}")))?;
     let database = loaded.database();
-    let ca_dir = loaded.ca_dir();
+    let trust_dir = loaded.trust_dir();
     let running =
         serve::start(loaded, Options::default()).await.map_err(|error| Stop::usage(chain(&error)))?;
     // From here on a failure must not leave the sidecar behind.
-    match announce(&running, ears, &database, &ca_dir, ready_file) {
+    match announce(&running, ears, &database, &trust_dir, ready_file) {
         Ok(files) => Ok((running, files)),
         Err(stop) => {
             running.stop().await;
@@ -74,10 +74,10 @@ fn announce(
     running: &Running,
     ears: Ears,
     database: &Path,
-    ca_dir: &Path,
+    trust_dir: &Path,
     ready_file: Option<&Path>,
 ) -> Result<Files, Stop> {
-    shims::write(ca_dir)?;
+    shims::write(trust_dir)?;
     let mut files = Files { paths: Vec::new(), _desk: None, _watching: Some(ears.attend(running.sidecar())) };
     let control_file = control_file(database);
     publish(&control_file, &format!("{}\n", running.control_addr()))?;

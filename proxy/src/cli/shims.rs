@@ -12,7 +12,7 @@ const PYTHON: &str = include_str!("../../shims/python/sitecustomize.py");
 /// Runs when Node starts.
 const NODE: &str = include_str!("../../shims/node/preload.cjs");
 
-/// Where the files are, below the CA's directory.
+/// Where the files are, below the directory of what agents trust.
 pub(crate) struct Shims {
     /// A directory for PYTHONPATH.
     pub(crate) python: PathBuf,
@@ -21,14 +21,14 @@ pub(crate) struct Shims {
 }
 
 /// Where the files are or will be.
-pub(crate) fn places(ca_dir: &Path) -> Shims {
-    let shims = ca_dir.join("shims");
+pub(crate) fn places(trust_dir: &Path) -> Shims {
+    let shims = trust_dir.join("shims");
     Shims { python: shims.join("python"), node: shims.join("node").join("preload.cjs") }
 }
 
 /// Writes the files of this version, each whole or not at all.
-pub(crate) fn write(ca_dir: &Path) -> Result<Shims, Stop> {
-    let shims = places(ca_dir);
+pub(crate) fn write(trust_dir: &Path) -> Result<Shims, Stop> {
+    let shims = places(trust_dir);
     for (path, text) in [(shims.python.join("sitecustomize.py"), PYTHON), (shims.node.clone(), NODE)] {
         write_one(&path, text)
             .map_err(|error| Stop::usage(format!("cannot write {}: {error}", path.display())))?;
@@ -43,6 +43,10 @@ fn write_one(path: &Path, text: &str) -> io::Result<()> {
     }
     let directory = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(directory)?;
+    // Outright, since the umask would have its say, and agents may run as others.
+    for made in [Some(directory), directory.parent()].into_iter().flatten() {
+        fs::set_permissions(made, fs::Permissions::from_mode(0o755))?;
+    }
     let mut file = tempfile::Builder::new().prefix(".oncegate-").tempfile_in(directory)?;
     file.write_all(text.as_bytes())?;
     file.as_file().set_permissions(fs::Permissions::from_mode(0o644))?;

@@ -16,7 +16,7 @@ use super::{body, show};
 use crate::state::Sidecar;
 
 /// Longest reason, in characters: it is part of the sentence that agents read.
-const REASON_CHARS_MAX: usize = 500;
+pub(crate) const REASON_CHARS_MAX: usize = 500;
 
 #[derive(Deserialize)]
 struct HaltBody {

@@ -1,0 +1,15 @@
+//! `oncegate ready`: whether the sidecar can do its work, for health checks in images that hold nothing but this binary.
+
+use super::client::{Answer, Api};
+use super::exit::{Exit, Stop};
+use super::{Common, print};
+
+/// Exits 0 if it can.
+pub(crate) async fn run(common: &Common) -> Result<Exit, Stop> {
+    match Api::new(common, String::new())?.ready().await? {
+        Answer::Data(data) if common.json => print::json(&data),
+        Answer::Data(_) => print::line("ready"),
+        Answer::Refused { text, .. } => return Err(Stop::failed(text)),
+    }
+    Ok(Exit::Done)
+}
