@@ -342,7 +342,7 @@ fn keep_what_cannot_change(running: &Config, next: &mut Config) -> Vec<&'static 
     keep("[control] listen", running.control.listen == next.control.listen);
     keep("[store]", running.store == next.store);
     keep("[reconcile] first_after, max_interval", running.reconcile.schedule == next.reconcile.schedule);
-    keep("[ca] dir", running.ca_dir == next.ca_dir);
+    keep("[ca]", (&running.ca_dir, &running.trust_dir) == (&next.ca_dir, &next.trust_dir));
     // A caller's listener that is taken away lets nobody in from now on; only a new one has to wait.
     let listens = |(name, caller): (_, &oncegate_config::model::Caller)| {
         let bound = running.callers.get(name).and_then(|known| known.listen.as_ref());
@@ -355,6 +355,7 @@ fn keep_what_cannot_change(running: &Config, next: &mut Config) -> Vec<&'static 
     next.store = running.store.clone();
     next.reconcile.schedule = running.reconcile.schedule;
     next.ca_dir.clone_from(&running.ca_dir);
+    next.trust_dir.clone_from(&running.trust_dir);
     named
 }
 
