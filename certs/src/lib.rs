@@ -11,6 +11,7 @@ mod leaves;
 mod name;
 mod pem;
 mod roots;
+mod served;
 mod upstream;
 
 pub use authority::{Authority, AuthorityError};
@@ -19,6 +20,7 @@ pub use der::Misshapen;
 pub use leaf::MintError;
 pub use leaves::Leaves;
 pub use name::NameFault;
+pub use served::{ServedError, served_config};
 pub use upstream::{TrustError, upstream_config};
 
 use rustls::crypto::CryptoProvider;

@@ -16,6 +16,7 @@ mod value;
 mod actions;
 mod adapters;
 mod callers;
+mod control;
 mod cross;
 mod declared;
 mod facts;
@@ -102,7 +103,8 @@ fn not_toml(message: &str, met: Option<&str>) -> String {
 
 fn read(document: &Document<'_>, facts: &mut Facts) -> Option<Config> {
     let proxy = proxy::proxy(document, facts);
-    let control = proxy::control(document, facts);
+    let control = control::control(document, facts);
+    let log = control::log(document);
     let store = proxy::store(document);
     let reconcile = proxy::reconcile(document);
     let ca = proxy::ca(document);
@@ -117,6 +119,7 @@ fn read(document: &Document<'_>, facts: &mut Facts) -> Option<Config> {
     Some(Config {
         proxy: proxy?,
         control: control?,
+        log: log?,
         store: store?,
         reconcile: reconcile?,
         ca_dir,

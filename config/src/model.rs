@@ -19,6 +19,10 @@ pub use action::{
     ResendEmail, StripeRefund, Verify,
 };
 
+mod control;
+
+pub use control::{Control, ControlTls, LogFormat, LogLevel, LogSection, MetricsAccess};
+
 /// The whole configuration.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -26,6 +30,8 @@ pub struct Config {
     pub proxy: Proxy,
     /// `[control]`
     pub control: Control,
+    /// `[log]`
+    pub log: LogSection,
     /// `[store]`
     pub store: StoreSection,
     /// `[reconcile]`
@@ -76,15 +82,6 @@ pub struct Proxy {
     pub max_response_body: usize,
     /// Open agent connections. Default 1024.
     pub max_connections: usize,
-}
-
-/// `[control]`
-#[derive(Clone, Debug, PartialEq)]
-pub struct Control {
-    /// Where the API listens. Port 0 is allowed.
-    pub listen: SocketAddr,
-    /// What a client of the API waits for a governed answer (`respond_within`). Default 20 s.
-    pub respond_within: Duration,
 }
 
 /// `[store]`

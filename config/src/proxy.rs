@@ -1,4 +1,4 @@
-//! The sections that are one table each: `[proxy]`, `[control]`, `[store]`, `[reconcile]` and `[ca]`.
+//! The sections that are one table each: `[proxy]`, `[store]`, `[reconcile]` and `[ca]`.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use oncegate_policy::reconcile::Schedule;
 
 use crate::document::Document;
 use crate::facts::Facts;
-use crate::model::{Control, Proxy, Reconcile, StoreSection, Undeclared};
+use crate::model::{Proxy, Reconcile, StoreSection, Undeclared};
 use crate::reader::Table;
 use crate::value::{count, duration, path, positive_duration, size, socket, word};
 
@@ -29,13 +29,6 @@ pub(crate) fn proxy(document: &Document<'_>, facts: &mut Facts) -> Option<Proxy>
             max_response_body: table.or("max_response_body", size, 8 << 20),
             max_connections: table.or("max_connections", count, 1024),
         }
-    })
-}
-
-pub(crate) fn control(document: &Document<'_>, facts: &mut Facts) -> Option<Control> {
-    document.section("control").table("[control]", |table| Control {
-        listen: listen(table, 8081, facts),
-        respond_within: respond_within(table, 20, facts),
     })
 }
 
@@ -64,7 +57,7 @@ pub(crate) fn ca(document: &Document<'_>) -> Option<(PathBuf, Option<PathBuf>)> 
         .table("[ca]", |table| (table.or("dir", path, PathBuf::from("ca")), table.read("trust_dir", path)))
 }
 
-fn listen(table: &Table<'_>, default_port: u16, facts: &mut Facts) -> SocketAddr {
+pub(crate) fn listen(table: &Table<'_>, default_port: u16, facts: &mut Facts) -> SocketAddr {
     let address = table.or("listen", socket, SocketAddr::from((Ipv4Addr::LOCALHOST, default_port)));
     facts.listens(table.key_place("listen"), &address);
     address
@@ -80,7 +73,7 @@ fn upstream_timeout(table: &Table<'_>, facts: &mut Facts) -> Duration {
 }
 
 /// Whoever shortens only the upstream's time is not told off for a default.
-fn respond_within(table: &Table<'_>, default: u64, facts: &mut Facts) -> Duration {
+pub(crate) fn respond_within(table: &Table<'_>, default: u64, facts: &mut Facts) -> Duration {
     let read = table.read("respond_within", positive_duration);
     if let Some(within) = read {
         facts.waits.push((table.key_place("respond_within"), within));

@@ -1,5 +1,6 @@
 //! Whole texts in, whole configurations or every fault out.
 
+mod control;
 mod cross;
 mod example;
 mod faults;

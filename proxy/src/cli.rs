@@ -145,7 +145,10 @@ fn guard_memory() {
 
 async fn obey(line: Line) -> Result<Exit, Stop> {
     let Line { common, command } = line;
-    logging::start(command.log_default())?;
+    // Only what serves logs as the configuration says; its faults are told by the command itself.
+    let serves = matches!(command, Command::Serve(_) | Command::Run(_));
+    let section = serves.then(|| load(&common).ok()).flatten().map(|loaded| loaded.config.log);
+    logging::start(command.log_default(), section)?;
     match command {
         Command::Demo(args) => demo::run(&common, &args).await,
         Command::Init(args) => init::run(&common, &args),

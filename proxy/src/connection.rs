@@ -18,6 +18,7 @@ use oncegate_policy::url_template::Scheme;
 
 use crate::canned::Canned;
 use crate::listener::{Seat, stopped};
+use crate::own::{self, Ours, Own};
 use crate::proof::{self, Proof};
 use crate::receive::Via;
 use crate::state::Sidecar;
@@ -35,14 +36,16 @@ pub const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
 /// Serves a connection to its end.
 pub async fn serve(
     sidecar: Arc<Sidecar>,
+    own: Arc<Own>,
     stream: Box<dyn Stream>,
     bound_caller: Option<CallerName>,
     seat: Seat,
 ) {
     let mut stop = seat.stop.clone();
     let service = service_fn(move |request| {
-        let (sidecar, bound_caller, seat) = (Arc::clone(&sidecar), bound_caller.clone(), seat.clone());
-        async move { Ok::<_, Infallible>(first_hop(&sidecar, request, bound_caller, seat).await) }
+        let (sidecar, own) = (Arc::clone(&sidecar), Arc::clone(&own));
+        let (bound_caller, seat) = (bound_caller.clone(), seat.clone());
+        async move { Ok::<_, Infallible>(first_hop(&sidecar, &own, request, bound_caller, seat).await) }
     });
     let connection = builder().serve_connection(TokioIo::new(Canned::new(stream)), service).with_upgrades();
     let mut connection = std::pin::pin!(connection);
@@ -73,6 +76,7 @@ pub fn builder() -> http1::Builder {
 
 async fn first_hop(
     sidecar: &Arc<Sidecar>,
+    own: &Arc<Own>,
     request: Request<Incoming>,
     bound_caller: Option<CallerName>,
     seat: Seat,
@@ -88,6 +92,14 @@ async fn first_hop(
     };
     let known = proof.and_then(|proof| Some((proof.caller(sidecar)?, proof)));
     let Some((caller, proof)) = known else { return challenge() };
+    match own.which(&target) {
+        Some(Ours::Control) if request.method() == Method::CONNECT => {
+            return own.open(sidecar, request, seat);
+        }
+        Some(Ours::Control) => return own.answer(request).await,
+        Some(Ours::Proxy) => return own::looping(),
+        None => {}
+    }
     if request.method() == Method::CONNECT {
         let via = Via { caller, scheme: Scheme::Https, authority: target };
         return tunnel::open(sidecar, request, via, proof, seat);

@@ -24,11 +24,13 @@ mod page;
 mod params;
 mod resolving;
 pub mod routes;
+pub mod serving;
 pub mod show;
 mod template_action;
 
 #[cfg(test)]
 mod tests;
+pub mod tls;
 pub mod view;
 
 use std::sync::Arc;

@@ -21,6 +21,7 @@ pub mod upstream;
 pub mod canned;
 pub mod connection;
 pub mod listener;
+pub mod own;
 pub mod tunnel;
 
 pub mod adapting;
@@ -30,6 +31,7 @@ pub mod load;
 pub mod logged;
 pub mod proof;
 pub mod reload;
+pub mod run_tokens;
 pub mod scrub;
 pub mod secrets;
 pub mod serve;

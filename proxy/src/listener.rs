@@ -1,6 +1,7 @@
 //! Accepts agents: TCP or a Unix socket, bounded, with a graceful end.
 
 use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 
 use crate::connection;
+use crate::own::Own;
 use crate::state::Sidecar;
 use crate::upstream::wire::Stream;
 
@@ -43,6 +45,17 @@ impl Socket {
         }
     }
 
+    /// The port, where it is one.
+    ///
+    /// # Errors
+    /// The system does not say.
+    pub fn address(&self) -> io::Result<Option<SocketAddr>> {
+        match self {
+            Self::Tcp(listener) => listener.local_addr().map(Some),
+            Self::Unix(..) => Ok(None),
+        }
+    }
+
     fn path(&self) -> Option<&Path> {
         match self {
             Self::Tcp(_) => None,
@@ -67,6 +80,7 @@ pub async fn stopped(stop: &mut watch::Receiver<bool>) {
 /// Serves until `stop` says so, then lets open requests end within `grace`.
 pub async fn serve(
     sidecar: Arc<Sidecar>,
+    own: Arc<Own>,
     socket: Socket,
     bound_caller: Option<CallerName>,
     mut stop: watch::Receiver<bool>,
@@ -87,6 +101,7 @@ pub async fn serve(
                 let seat = Seat { stop: stop.clone(), _permit: Arc::new(permit) };
                 connections.spawn(connection::serve(
                     Arc::clone(&sidecar),
+                    Arc::clone(&own),
                     stream,
                     bound_caller.clone(),
                     seat,

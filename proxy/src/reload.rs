@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use oncegate_config::Fault;
-use oncegate_config::model::Config;
+use oncegate_config::model::{Config, Control};
 use oncegate_store::StoreError;
 use thiserror::Error;
 use tokio::sync::{Mutex, MutexGuard};
@@ -340,6 +340,7 @@ fn keep_what_cannot_change(running: &Config, next: &mut Config) -> Vec<&'static 
     keep("[proxy] listen", running.proxy.listen == next.proxy.listen);
     keep("[proxy] max_connections", running.proxy.max_connections == next.proxy.max_connections);
     keep("[control] listen", running.control.listen == next.control.listen);
+    keep("[log]", running.log == next.log);
     keep("[store]", running.store == next.store);
     keep("[reconcile] first_after, max_interval", running.reconcile.schedule == next.reconcile.schedule);
     keep("[ca]", (&running.ca_dir, &running.trust_dir) == (&next.ca_dir, &next.trust_dir));
@@ -351,7 +352,11 @@ fn keep_what_cannot_change(running: &Config, next: &mut Config) -> Vec<&'static 
     keep("[callers] listen", next.callers.iter().all(listens));
     next.proxy.listen = running.proxy.listen;
     next.proxy.max_connections = running.proxy.max_connections;
-    next.control.listen = running.control.listen;
+    // What protects a listener goes with its address: another one's must not open this one.
+    if running.control.listen != next.control.listen {
+        next.control = Control { respond_within: next.control.respond_within, ..running.control.clone() };
+    }
+    next.log = running.log;
     next.store = running.store.clone();
     next.reconcile.schedule = running.reconcile.schedule;
     next.ca_dir.clone_from(&running.ca_dir);

@@ -18,8 +18,10 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::clock::Clock;
+use crate::control::serving::{self, Api, Bounds};
 use crate::listener::{self, Socket};
 use crate::load::Loaded;
+use crate::own::Own;
 use crate::reload::Files;
 use crate::state::{Sidecar, Snapshot, SnapshotError, new_ulid};
 use crate::{control, reconciler};
@@ -126,13 +128,17 @@ pub async fn start(loaded: Loaded, options: Options) -> Result<Running, StartErr
     let sidecar = Arc::new(Sidecar::new(store, options.clock, leaves, files, snapshot));
 
     let (stop, stopped) = watch::channel(false);
+    let routes = control::router(Arc::clone(&sidecar), stopped.clone());
+    let api = Api { routes, bounds: Bounds::default(), stop: stopped.clone() };
     let mut sockets = vec![(Socket::Tcp(proxy), None)];
     sockets.extend(own.into_iter().map(|(caller, socket)| (socket, Some(caller))));
+    let here = Arc::new(Own { proxies: ports(&sockets)?, control: control_addr, api: api.clone() });
     let listeners = sockets
         .into_iter()
         .map(|(socket, caller)| {
             tokio::spawn(listener::serve(
                 Arc::clone(&sidecar),
+                Arc::clone(&here),
                 socket,
                 caller,
                 stopped.clone(),
@@ -142,7 +148,7 @@ pub async fn start(loaded: Loaded, options: Options) -> Result<Running, StartErr
         .collect();
     let background = vec![
         tokio::spawn(reconciler::run(Arc::clone(&sidecar), stopped.clone())),
-        tokio::spawn(serve_control(control, Arc::clone(&sidecar), stopped)),
+        tokio::spawn(serving::serve(Arc::clone(&sidecar), control, api, options.grace)),
     ];
     let ca_pem = trust_dir.join("ca.pem");
     Ok(Running {
@@ -157,19 +163,19 @@ pub async fn start(loaded: Loaded, options: Options) -> Result<Running, StartErr
     })
 }
 
-async fn serve_control(listener: TcpListener, sidecar: Arc<Sidecar>, mut stopped: watch::Receiver<bool>) {
-    let routes = control::router(sidecar, stopped.clone());
-    let serving = axum::serve(listener, routes).with_graceful_shutdown(async move {
-        // An error means that the sender is gone, which is a stop as well.
-        drop(stopped.wait_for(|stop| *stop).await);
-    });
-    if let Err(error) = serving.await {
-        tracing::error!(%error, "the control API has ended");
-    }
-}
-
 async fn bind(what: &'static str, at: SocketAddr) -> Result<TcpListener, StartError> {
     TcpListener::bind(at).await.map_err(|source| StartError::Listen { what, at: at.to_string(), source })
+}
+
+/// Every port at which agents connect.
+fn ports(sockets: &[(Socket, Option<CallerName>)]) -> Result<Vec<SocketAddr>, StartError> {
+    let mut ports = Vec::new();
+    for (socket, _) in sockets {
+        let failed =
+            |source| StartError::Listen { what: "a proxy port", at: "its own address".to_owned(), source };
+        ports.extend(socket.address().map_err(failed)?);
+    }
+    Ok(ports)
 }
 
 fn address(what: &'static str, listener: &TcpListener) -> Result<SocketAddr, StartError> {

@@ -21,11 +21,13 @@ use tokio::sync::{Notify, watch};
 use ulid::Ulid;
 
 use crate::clock::Clock;
+use crate::control::tls::{self, ControlTlsError};
 use crate::proof::Digest32;
 use crate::reload::Files;
+use crate::run_tokens::RunTokens;
 use crate::upstream::dial::Destination;
 use crate::upstream::pool::Pool;
-use crate::{adapting, proof, upstream};
+use crate::{adapting, upstream};
 
 /// Destinations remembered per snapshot; only hosts declared with a leading dot can fill it.
 const DESTINATIONS_MAX: usize = 1024;
@@ -50,8 +52,8 @@ pub struct Sidecar {
     pub look_soon: Notify,
     /// Where the configuration comes from.
     pub files: Files,
-    /// `oncegate run` hands its child a token of its own.
-    run_tokens: Mutex<Vec<(CallerName, Digest32)>>,
+    /// What `oncegate run` has handed to its commands.
+    run_tokens: RunTokens,
     snapshot: ArcSwap<Snapshot>,
 }
 
@@ -65,6 +67,8 @@ pub struct Snapshot {
     pub router: Router,
     /// What each action means at its provider.
     pub adapters: BTreeMap<ActionName, Adapter>,
+    /// What the control listener proves itself with; `None` where it speaks plain HTTP.
+    pub control_tls: Option<Arc<rustls::ServerConfig>>,
     schemas: BTreeMap<ActionName, jsonschema::Validator>,
     trust: BTreeMap<PathBuf, Arc<rustls::ClientConfig>>,
     system_trust: Arc<rustls::ClientConfig>,
@@ -90,6 +94,9 @@ pub enum SnapshotError {
         /// What is wrong with it.
         source: oncegate_certs::TrustError,
     },
+    /// The control listener's certificate.
+    #[error("`tls` of [control]: the control API cannot be served")]
+    ControlTls(#[from] ControlTlsError),
     /// The system has no roots.
     #[error("the certificates to trust could not be loaded")]
     Trust(#[from] oncegate_certs::TrustError),
@@ -120,8 +127,20 @@ impl Snapshot {
             trust.insert(path, trusted);
         }
         let system_trust = upstream_config(None, alpn)?;
+        let control_tls =
+            config.control.tls.as_ref().map(|files| tls::load(files, &directory)).transpose()?;
         let destinations = Mutex::default();
-        Ok(Self { config, directory, router, adapters, schemas, trust, system_trust, destinations })
+        Ok(Self {
+            config,
+            directory,
+            router,
+            adapters,
+            control_tls,
+            schemas,
+            trust,
+            system_trust,
+            destinations,
+        })
     }
 
     /// The declared host of an authority, if there is one.
@@ -213,7 +232,7 @@ impl Sidecar {
             on_the_wire: AtomicUsize::new(0),
             look_soon: Notify::new(),
             files,
-            run_tokens: Mutex::default(),
+            run_tokens: RunTokens::default(),
             snapshot: ArcSwap::from_pointee(snapshot),
         }
     }
@@ -234,15 +253,12 @@ impl Sidecar {
         if !self.snapshot().config.callers.contains_key(caller) {
             return None;
         }
-        let mut random = [0_u8; 32];
-        rustls::crypto::ring::default_provider().secure_random.fill(&mut random).ok()?;
-        let token = format!(
-            "ogr_{}",
-            base64::Engine::encode(&base64::engine::general_purpose::URL_SAFE_NO_PAD, random)
-        );
-        let digest = proof::digest(&token);
-        self.run_tokens.lock().unwrap_or_else(PoisonError::into_inner).push((caller.clone(), digest));
-        Some(token)
+        self.run_tokens.issue(caller)
+    }
+
+    /// Ends a run's token: the run is over.
+    pub fn revoke_run_token(&self, token: &str) {
+        self.run_tokens.revoke(token);
     }
 
     /// Whose key this is: a configured key or a run's token.
@@ -252,9 +268,7 @@ impl Sidecar {
         if let Some((name, _)) = snapshot.caller_for_key(presented) {
             return Some(name.clone());
         }
-        let tokens = self.run_tokens.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = tokens.iter().find(|(_, token)| bool::from(token.ct_eq(presented)))?;
-        snapshot.config.callers.contains_key(&found.0).then(|| found.0.clone())
+        self.run_tokens.caller(presented).filter(|caller| snapshot.config.callers.contains_key(caller))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use rcgen::{
-    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    BasicConstraints, Certificate, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose,
 };
 use rustls::{
@@ -39,14 +39,25 @@ pub fn pem() -> &'static str {
     &authority().pem
 }
 
-/// What a provider serves TLS with, for the given names.
-pub fn server_config(names: &[&str]) -> Arc<ServerConfig> {
+fn leaf(names: &[&str]) -> (Certificate, KeyPair) {
     let key = KeyPair::generate().unwrap();
     let names: Vec<String> = names.iter().map(|n| (*n).to_owned()).collect();
     let mut params = CertificateParams::new(names).unwrap();
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     params.use_authority_key_identifier_extension = true;
     let leaf = params.signed_by(&key, &authority().issuer).unwrap();
+    (leaf, key)
+}
+
+/// A certificate of the authority for the given names, and its key, both as PEM.
+pub fn server_pem(names: &[&str]) -> (String, String) {
+    let (leaf, key) = leaf(names);
+    (leaf.pem(), key.serialize_pem())
+}
+
+/// What a provider serves TLS with, for the given names.
+pub fn server_config(names: &[&str]) -> Arc<ServerConfig> {
+    let (leaf, key) = leaf(names);
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
     let mut config = ServerConfig::builder_with_provider(crypto())
         .with_safe_default_protocol_versions()

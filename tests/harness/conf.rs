@@ -20,6 +20,8 @@ pub const CREDENTIAL_ENV: &str = "STRIPE_SECRET_KEY";
 pub struct Conf {
     /// Lines of `[proxy]`.
     pub proxy: Vec<String>,
+    /// Lines of `[control]`.
+    pub control: Vec<String>,
     /// `reconcile.first_after`.
     pub first_after: String,
     /// Everything after the standard tables.
@@ -28,7 +30,8 @@ pub struct Conf {
 
 impl Default for Conf {
     fn default() -> Conf {
-        Conf { proxy: vec!["listen = \"127.0.0.1:0\"".into()], first_after: "1h".into(), rest: String::new() }
+        let listen = || vec!["listen = \"127.0.0.1:0\"".to_owned()];
+        Conf { proxy: listen(), control: listen(), first_after: "1h".into(), rest: String::new() }
     }
 }
 
@@ -44,6 +47,12 @@ impl Conf {
     /// One more line of `[proxy]`.
     pub fn proxy(mut self, line: &str) -> Conf {
         self.proxy.push(line.to_owned());
+        self
+    }
+
+    /// One more line of `[control]`.
+    pub fn control(mut self, line: &str) -> Conf {
+        self.control.push(line.to_owned());
         self
     }
 
@@ -110,7 +119,7 @@ credential_secret = "STRIPE_KEY"
 {proxy}
 
 [control]
-listen = "127.0.0.1:0"
+{control}
 
 [store]
 path = "oncegate.db"
@@ -132,6 +141,7 @@ scopes = ["actions:invoke", "actions:resolve", "actions:govern", "secrets:write"
 
 {rest}"#,
             proxy = self.proxy.join("\n"),
+            control = self.control.join("\n"),
             first_after = self.first_after,
             billing = digest(BILLING_KEY),
             ops = digest(OPS_KEY),

@@ -15,6 +15,7 @@ mod classification;
 mod classification_slow;
 mod commands;
 mod concurrency;
+mod control_listener;
 mod counting;
 mod crash;
 mod deploy;

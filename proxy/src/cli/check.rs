@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::exit::{Exit, Stop, chain};
 use super::{Common, print};
 use crate::clock::Clock;
+use crate::control::tls;
 use crate::load::{self, LoadError, Loaded, Text};
 use crate::secrets;
 
@@ -88,6 +89,11 @@ async fn out_of_reach(loaded: &Loaded, texts: &[Text]) -> Vec<Fault> {
             let place = find_member(texts, "ca_file", &file.display().to_string());
             faults.push(place.fault(format!("ca_file {} cannot be used: {why}", file.display())));
         }
+    }
+    if let Some(files) = &loaded.config.control.tls
+        && let Err(error) = tls::load(files, &loaded.directory)
+    {
+        faults.push(locate(texts, "control", "", "tls").fault(chain(&error)));
     }
     let ca_dir = loaded.ca_dir();
     // Only what is there is judged: a missing CA is made at the first start.

@@ -140,9 +140,9 @@ async fn serve(listener: UnixListener, sidecar: Weak<Sidecar>, place: Place) {
     }
 }
 
-async fn attend(mut stream: UnixStream, sidecar: Weak<Sidecar>, place: Place) {
+async fn attend(mut stream: UnixStream, weak: Weak<Sidecar>, place: Place) {
     let Ok(ask) = read_line::<Ask>(&mut stream).await else { return };
-    let Some(sidecar) = sidecar.upgrade() else { return };
+    let Some(sidecar) = weak.upgrade() else { return };
     let gate = CallerName::parse(&ask.caller).and_then(|caller| issue(&sidecar, &place, &caller));
     drop(sidecar);
     let reply = match gate {
@@ -157,17 +157,37 @@ async fn attend(mut stream: UnixStream, sidecar: Weak<Sidecar>, place: Place) {
         granted = matches!(reply, Reply::Gate(_)),
         "a run asks to attach"
     );
-    // Whoever asked may have gone; then there is nobody to tell.
-    drop(write_line(&mut stream, &reply).await);
+    // Whoever asked may have gone; then there is nobody to tell, and the token ends at once.
+    let told = write_line(&mut stream, &reply).await;
+    let Reply::Gate(gate) = reply else { return };
+    if told.is_ok() {
+        closed(&mut stream).await;
+    }
+    if let Some(sidecar) = weak.upgrade() {
+        sidecar.revoke_run_token(&gate.token);
+        tracing::info!(caller.name = ask.caller, "a run has ended; its token is revoked");
+    }
+}
+
+/// Waits for the other end to close, which it does when the run ends, however it ends.
+async fn closed(stream: &mut UnixStream) {
+    let mut ignored = [0; 64];
+    while stream.read(&mut ignored).await.is_ok_and(|read| read > 0) {}
+}
+
+/// A place behind a sidecar of another process. The token is good for as long as this is kept.
+pub(crate) struct Attached {
+    pub(crate) gate: Gate,
+    _held: UnixStream,
 }
 
 /// Asks the sidecar that holds the database for a place. `None` when there is none.
-pub(crate) async fn ask(database: &Path, caller: &CallerName) -> Result<Option<Gate>, Stop> {
+pub(crate) async fn ask(database: &Path, caller: &CallerName) -> Result<Option<Attached>, Stop> {
     let Ok(mut stream) = UnixStream::connect(socket(database)).await else { return Ok(None) };
     let failed = |error: io::Error| Stop::failed(format!("the running sidecar did not answer: {error}"));
     write_line(&mut stream, &Ask { caller: caller.to_string() }).await.map_err(failed)?;
     match read_line::<Reply>(&mut stream).await.map_err(failed)? {
-        Reply::Gate(gate) => Ok(Some(gate)),
+        Reply::Gate(gate) => Ok(Some(Attached { gate, _held: stream })),
         Reply::Refused(why) => Err(Stop::usage(why)),
     }
 }

@@ -1,28 +1,38 @@
-//! Logs go to standard error. `ONCEGATE_LOG` filters them, `ONCEGATE_LOG_FORMAT=json` makes them one JSON
-//! object per line.
+//! Logs go to standard error, as `[log]` says, or `ONCEGATE_LOG` (which may be a whole filter) and
+//! `ONCEGATE_LOG_FORMAT`, which go before it.
 
 use std::env;
 use std::io;
 
+use oncegate_config::model::{LogFormat, LogLevel, LogSection};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt;
 
 use super::exit::Stop;
 
-/// Starts logging, at `default` unless `ONCEGATE_LOG` says otherwise.
-pub(crate) fn start(default: &str) -> Result<(), Stop> {
-    let wanted = env::var("ONCEGATE_LOG").unwrap_or_else(|_| default.to_owned());
+/// Starts logging, at `default` unless the configuration or the environment says otherwise.
+pub(crate) fn start(default: &'static str, section: Option<LogSection>) -> Result<(), Stop> {
+    let configured = section.and_then(|section| section.level).map_or(default, LogLevel::word);
+    let wanted = env::var("ONCEGATE_LOG").unwrap_or_else(|_| configured.to_owned());
     let filter = EnvFilter::try_new(&wanted).map_err(|error| {
         Stop::usage(format!("ONCEGATE_LOG is not a filter such as `info,oncegate=debug`: {error}"))
     })?;
     let logs = fmt().with_env_filter(filter).with_writer(io::stderr);
-    let started = match env::var("ONCEGATE_LOG_FORMAT").as_deref() {
-        Ok("json") => logs.json().try_init(),
-        Ok("text") | Err(_) => {
-            logs.with_target(false).with_ansi(io::IsTerminal::is_terminal(&io::stderr())).try_init()
-        }
+    let format = match env::var("ONCEGATE_LOG_FORMAT").as_deref() {
+        Ok("json") => LogFormat::Json,
+        Ok("text") => LogFormat::Text,
         Ok(other) => {
             return Err(Stop::usage(format!("ONCEGATE_LOG_FORMAT is `{other}`: write json or text")));
+        }
+        Err(_) => section.map_or(LogFormat::Text, |section| section.format),
+    };
+    let started = match format {
+        // Fields stand beside `level` and `message`, where collectors look for them.
+        LogFormat::Json => {
+            logs.json().flatten_event(true).with_current_span(false).with_span_list(false).try_init()
+        }
+        LogFormat::Text => {
+            logs.with_target(false).with_ansi(io::IsTerminal::is_terminal(&io::stderr())).try_init()
         }
     };
     started.map_err(|error| Stop::failed(format!("cannot start logging: {error}")))

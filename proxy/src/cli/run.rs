@@ -43,9 +43,11 @@ pub(crate) async fn run(common: &Common, args: &RunArgs) -> Result<Exit, Stop> {
     let caller = caller.clone();
     // Before the command lives: a signal that comes early must not end us and leave it behind.
     let mut signals = Forwarded::new()?;
-    if let Some(gate) = desk::ask(&loaded.database(), &caller).await? {
-        let mut child = start(&loaded, &gate, &caller, &args.command)?;
-        return Ok(Exit::Command(code(wait(&mut child, &mut signals).await?)));
+    if let Some(attached) = desk::ask(&loaded.database(), &caller).await? {
+        let mut child = start(&loaded, &attached.gate, &caller, &args.command)?;
+        let status = wait(&mut child, &mut signals).await?;
+        drop(attached);
+        return Ok(Exit::Command(code(status)));
     }
     let (running, files) = serve::start(loaded.clone(), None).await?;
     let status = match own(&loaded, &running, &caller, &args.command) {

@@ -11,6 +11,7 @@ use axum::response::{IntoResponse, Response};
 use oncegate_policy::authority::Authority;
 
 use super::answer::{ApiError, ErrorCode};
+use super::serving::OverTls;
 use crate::state::Sidecar;
 
 /// The port that a `Host` without one means.
@@ -40,13 +41,14 @@ pub(crate) async fn no_browser(
     next: Next,
 ) -> Response {
     let listen = sidecar.snapshot().config.control.listen;
-    match check(request.headers(), request.uri(), listen) {
+    let over_tls = request.extensions().get::<OverTls>().is_some();
+    match check(request.headers(), request.uri(), listen, over_tls) {
         Ok(()) => next.run(request).await,
         Err(error) => error.into_response(),
     }
 }
 
-fn check(headers: &HeaderMap, uri: &Uri, listen: SocketAddr) -> Result<(), ApiError> {
+fn check(headers: &HeaderMap, uri: &Uri, listen: SocketAddr, over_tls: bool) -> Result<(), ApiError> {
     let refused = |message: &str| Err(ApiError::new(ErrorCode::Authorization, message));
     // A web page has no business here, and no browser lets a page leave this header out of a cross-site write.
     if headers.contains_key(header::ORIGIN) {
@@ -56,6 +58,10 @@ fn check(headers: &HeaderMap, uri: &Uri, listen: SocketAddr) -> Result<(), ApiEr
     let (Some(host), None) = (hosts.next(), hosts.next()) else {
         return Err(ApiError::new(ErrorCode::Validation, "exactly one Host header is needed"));
     };
+    // A name that somebody pointed at us has no certificate for it: TLS has turned it away.
+    if over_tls {
+        return Ok(());
+    }
     let ours = |text: &str| {
         Authority::parse(text, Some(HTTP_PORT)).is_ok_and(|authority| is_ours(&authority.host, listen.ip()))
     };
@@ -82,7 +88,7 @@ mod tests {
     fn allowed(host: &str, listen: &str) -> bool {
         let mut headers = HeaderMap::new();
         headers.insert(header::HOST, host.parse().unwrap());
-        check(&headers, &Uri::from_static("/api/v2/impact-limits"), listen.parse().unwrap()).is_ok()
+        check(&headers, &Uri::from_static("/api/v2/impact-limits"), listen.parse().unwrap(), false).is_ok()
     }
 
     #[test]
@@ -102,10 +108,21 @@ mod tests {
     fn web_pages_and_absolute_targets_elsewhere_are_refused() {
         let listen = "127.0.0.1:8081".parse().unwrap();
         let mut headers = HeaderMap::new();
-        assert!(check(&headers, &Uri::from_static("/"), listen).is_err());
+        assert!(check(&headers, &Uri::from_static("/"), listen, false).is_err());
         headers.insert(header::HOST, HeaderValue::from_static("127.0.0.1:8081"));
-        assert!(check(&headers, &Uri::from_static("http://evil.example/"), listen).is_err());
+        assert!(check(&headers, &Uri::from_static("http://evil.example/"), listen, false).is_err());
         headers.insert(header::ORIGIN, HeaderValue::from_static("http://127.0.0.1:8081"));
-        assert!(check(&headers, &Uri::from_static("/"), listen).is_err());
+        assert!(check(&headers, &Uri::from_static("/"), listen, false).is_err());
+    }
+
+    #[test]
+    fn over_tls_the_certificate_has_proved_the_name() {
+        let listen = "0.0.0.0:8081".parse().unwrap();
+        let mut headers = HeaderMap::new();
+        headers.insert(header::HOST, HeaderValue::from_static("sidecar.internal:8081"));
+        assert!(check(&headers, &Uri::from_static("/"), listen, false).is_err());
+        assert!(check(&headers, &Uri::from_static("/"), listen, true).is_ok());
+        headers.insert(header::ORIGIN, HeaderValue::from_static("https://sidecar.internal:8081"));
+        assert!(check(&headers, &Uri::from_static("/"), listen, true).is_err());
     }
 }

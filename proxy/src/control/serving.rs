@@ -1,0 +1,202 @@
+//! Accepts the control listener's clients: bounded, over TLS where the configuration says so, with a graceful end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use rustls::ServerConfig;
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+
+use crate::listener::stopped;
+use crate::state::Sidecar;
+use crate::upstream::wire::Stream;
+
+/// After a failed accept (descriptors exhausted, for example) the listener waits this long and goes on.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// Header fields of a request.
+const HEADERS_MAX: usize = 100;
+/// Bytes of a request's head.
+const HEAD_BYTES_MAX: usize = 64 * 1024;
+
+/// What one client may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Open connections; more wait to be accepted.
+    pub connections: usize,
+    /// For a request's head to arrive, which is also how long an idle connection is kept. Clients that pool
+    /// connections give up theirs sooner (httpx after 5 s), so that none is closed under a request.
+    pub head: Duration,
+    /// For the TLS handshake.
+    pub handshake: Duration,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { connections: 512, head: Duration::from_secs(75), handshake: Duration::from_secs(10) }
+    }
+}
+
+/// The request came over TLS of ours: the name in its `Host` was proved by the certificate.
+#[derive(Clone, Copy)]
+pub(crate) struct OverTls;
+
+/// The routes, and how a client of theirs is served.
+#[derive(Clone)]
+pub struct Api {
+    /// What [`super::router`] made.
+    pub routes: Router,
+    /// What one client may take.
+    pub bounds: Bounds,
+    /// The sidecar is told to stop.
+    pub stop: watch::Receiver<bool>,
+}
+
+/// Serves until `stop` says so, then lets open requests end within `grace`. The certificate is that of the
+/// configuration of the moment: a renewed one counts for the next connection.
+pub async fn serve(sidecar: Arc<Sidecar>, socket: TcpListener, api: Api, grace: Duration) {
+    let permits = Arc::new(Semaphore::new(api.bounds.connections));
+    let mut connections = JoinSet::new();
+    let mut stop = api.stop.clone();
+    loop {
+        let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { break };
+        let accepted = tokio::select! {
+            accepted = socket.accept() => accepted,
+            () = stopped(&mut stop) => break,
+        };
+        match accepted {
+            Ok((stream, _)) => {
+                // Without it an answer may wait for the client's own delay; the answer comes either way.
+                stream.set_nodelay(true).ok();
+                let (api, tls) = (api.clone(), sidecar.snapshot().control_tls.clone());
+                connections.spawn(async move {
+                    api.connection(stream, tls).await;
+                    drop(permit);
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a connection to the API could not be accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+        while connections.try_join_next().is_some() {}
+    }
+    // Closed before the wait: who comes now is turned away, not left in the backlog.
+    drop(socket);
+    let all = async { while connections.join_next().await.is_some() {} };
+    if timeout(grace, all).await.is_err() {
+        tracing::warn!("some connections to the API were still open at the end and were closed");
+    }
+}
+
+impl Api {
+    /// Serves one client to the end of its connection.
+    pub async fn connection(&self, stream: impl Stream + 'static, tls: Option<Arc<ServerConfig>>) {
+        let over_tls = tls.is_some();
+        let stream: Box<dyn Stream> = match tls {
+            None => Box::new(stream),
+            Some(config) => {
+                match timeout(self.bounds.handshake, TlsAcceptor::from(config).accept(stream)).await {
+                    Ok(Ok(tls)) => Box::new(tls),
+                    Ok(Err(error)) => return tracing::debug!(%error, "a client of the API broke off its TLS"),
+                    Err(_) => return tracing::debug!("a client of the API did not finish its TLS in time"),
+                }
+            }
+        };
+        let routes = TowerToHyperService::new(self.routes.clone());
+        let service = service_fn(move |mut request: http::Request<Incoming>| {
+            if over_tls {
+                request.extensions_mut().insert(OverTls);
+            }
+            routes.call(request)
+        });
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(self.bounds.head)
+            .max_headers(HEADERS_MAX)
+            .max_buf_size(HEAD_BYTES_MAX)
+            .half_close(true)
+            .serve_connection(TokioIo::new(stream), service);
+        let mut connection = std::pin::pin!(connection);
+        let mut stop = self.stop.clone();
+        let ended = tokio::select! {
+            ended = connection.as_mut() => ended,
+            () = stopped(&mut stop) => {
+                connection.as_mut().graceful_shutdown();
+                connection.as_mut().await
+            }
+        };
+        if let Err(error) = ended {
+            tracing::debug!(error = crate::upstream::chain(&error), "a client's connection to the API ended");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::routing::get;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+
+    use super::*;
+
+    fn api(bounds: Bounds) -> (Api, watch::Sender<bool>) {
+        let (sender, stop) = watch::channel(false);
+        let routes = Router::new().route("/", get(|| async { "here" }));
+        (Api { routes, bounds, stop }, sender)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stalled_head_is_closed_in_its_time_and_an_idle_client_is_kept_till_then() {
+        let (api, _stop) = api(Bounds::default());
+        let (mut client, server) = duplex(4096);
+        let served = tokio::spawn(async move { api.connection(server, None).await });
+        client.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+        let mut answer = [0; 512];
+        assert!(client.read(&mut answer).await.unwrap() > 0);
+        // httpx keeps an idle connection for 5 s: it must be good for that long.
+        tokio::time::advance(Duration::from_secs(60)).await;
+        client.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+        assert!(client.read(&mut answer).await.unwrap() > 0);
+        let since = tokio::time::Instant::now();
+        client.write_all(b"GET / HTTP/1.1\r\nho").await.unwrap();
+        let mut rest = Vec::new();
+        client.read_to_end(&mut rest).await.unwrap();
+        assert!(since.elapsed() <= Duration::from_secs(76), "{:?}", since.elapsed());
+        served.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_handshake_that_never_comes_is_given_up() {
+        let made = rcgen::generate_simple_self_signed(vec!["control.test".to_owned()]).unwrap();
+        let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+        let tls = oncegate_certs::served_config(certificate.as_bytes(), key.as_bytes()).unwrap();
+        let (api, _stop) = api(Bounds::default());
+        let (mut client, server) = duplex(4096);
+        let since = tokio::time::Instant::now();
+        api.connection(server, Some(tls)).await;
+        assert_eq!(since.elapsed(), Duration::from_secs(10));
+        let mut rest = Vec::new();
+        client.read_to_end(&mut rest).await.unwrap();
+        assert!(rest.is_empty());
+    }
+
+    #[tokio::test]
+    async fn an_idle_client_does_not_hold_up_the_end() {
+        let (api, stop) = api(Bounds::default());
+        let (mut client, server) = duplex(4096);
+        let served = tokio::spawn(async move { api.connection(server, None).await });
+        client.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+        let mut answer = [0; 512];
+        assert!(client.read(&mut answer).await.unwrap() > 0);
+        stop.send_replace(true);
+        served.await.unwrap();
+    }
+}
