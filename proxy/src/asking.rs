@@ -10,7 +10,7 @@ use oncegate_policy::action::ActionName;
 use oncegate_policy::authority::Authority;
 use oncegate_policy::body::BodyKind;
 use oncegate_policy::caller::CallerName;
-use oncegate_policy::id::{EffectId, InvocationId};
+use oncegate_policy::id::{EffectId, InvocationId, PreviewId};
 use oncegate_policy::url_template::Scheme;
 use serde_json::Value;
 
@@ -101,6 +101,10 @@ pub struct Asking {
     pub body_kind: BodyKind,
     /// What it says.
     pub input: Value,
+    /// The input of an invocation by name, as it was given; `null` for a proxied request.
+    pub given: Value,
+    /// The preview that it is bound to.
+    pub preview: Option<PreviewId>,
     /// The key that came beside the request and not in one of its fields.
     pub key: Option<String>,
     /// What it says of other effects.
@@ -127,9 +131,22 @@ impl Asking {
             body: named.body,
             body_kind: named.body_kind,
             input: named.input,
+            given: Value::Null,
+            preview: None,
             key: None,
             links,
             listener: Listener::Proxy,
+        }
+    }
+
+    /// The absolute URL, as a person reads it: without the scheme's own port.
+    #[must_use]
+    pub fn url(&self) -> String {
+        let scheme = self.scheme.as_str();
+        let host = self.authority.url_host();
+        match self.authority.port == self.scheme.default_port() {
+            true => format!("{scheme}://{host}{}", self.path_and_query),
+            false => format!("{scheme}://{host}:{}{}", self.authority.port, self.path_and_query),
         }
     }
 

@@ -22,6 +22,7 @@ mod managed;
 mod once;
 mod page;
 mod params;
+mod previews;
 mod resolving;
 pub mod routes;
 pub mod serving;

@@ -6,6 +6,7 @@ use oncegate_adapters::{Adapter, Built};
 use oncegate_config::model::Action;
 use oncegate_policy::body;
 use oncegate_policy::caller::CallerName;
+use oncegate_policy::id::PreviewId;
 use oncegate_policy::path::CanonicalPath;
 use oncegate_policy::query;
 use oncegate_policy::refusal::{Code, Refusal};
@@ -30,6 +31,8 @@ pub struct Invoked {
     pub input: Value,
     /// What it says of other effects.
     pub links: Links,
+    /// The preview that it is bound to.
+    pub preview: Option<PreviewId>,
 }
 
 /// The same value that a proxied request becomes.
@@ -65,6 +68,7 @@ pub fn asking(
     let (body_kind, members) = body::read(content_type, &body).map_err(|fault| {
         invalid(&format!("The input makes a body that cannot be read in one way: {fault}"))
     })?;
+    let given = invoked.input.clone();
     let (authority, scheme) = (adapting::authority(action), adapting::scheme(action));
     let input = if adapting::is_provider(adapter) {
         // Read again from what goes out: the adapter judges the provider's own parameters, and the same operation is
@@ -92,6 +96,8 @@ pub fn asking(
         body: Bytes::from(body),
         body_kind,
         input,
+        given,
+        preview: invoked.preview,
         key: invoked.key,
         links: invoked.links,
         listener: Listener::Api,

@@ -18,28 +18,21 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use http::Request;
-use oncegate_adapters::{Adapter, Marks};
-use oncegate_config::model::{Action, Host};
 use oncegate_policy::action::ActionName;
 use oncegate_policy::caller::CallerName;
 use oncegate_policy::classify::{self, Verdict};
 use oncegate_policy::exchange::Exchange;
 use oncegate_policy::id::EffectId;
 use oncegate_policy::refusal::{Code, Refusal};
-use oncegate_policy::template::Scope;
-use oncegate_policy::time::Timestamp;
-use oncegate_store::admit::{Admitted, NewEffect};
-use oncegate_store::view::{EffectView, StoredRequest};
+use oncegate_store::admit::Admitted;
+use oncegate_store::view::EffectView;
 use oncegate_store::{Claim, DispatchPermit, Seen, StoreError};
-use serde_json::json;
 
 use crate::asking::Asking;
-use crate::plan::{self, Planning};
 use crate::said::{Answering, Said};
 use crate::state::{Sidecar, Snapshot};
 use crate::upstream::{self, Connecting, Prepared, Sending};
-use crate::{inject, logged, receive};
+use crate::{logged, prepare};
 
 /// Resolve, connect and TLS have this long, and never longer than three quarters of what the agent waits.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -55,7 +48,7 @@ pub async fn govern(
     let caller = asking.caller.clone();
     let action = asking.action.clone();
     let within = asking.listener.respond_within(&snapshot.config);
-    let prepared = match prepare(&sidecar, &snapshot, asking).await {
+    let prepared = match prepare::governed(&sidecar, &snapshot, asking).await {
         Ok(prepared) => prepared,
         Err(refusal) => {
             audit(&sidecar, &caller, Some(&action), &refusal).await;
@@ -98,131 +91,6 @@ pub async fn govern(
             connecting.abort();
             answering.give(Said::Refused(unrecordable(&error)));
         }
-    }
-}
-
-/// A request that only its admission is missing to.
-struct Ready {
-    effect: NewEffect,
-    request: Prepared,
-    rules: classify::ResponseRules,
-}
-
-/// Everything that may still say no. Nothing but reads has left when this returns.
-async fn prepare(sidecar: &Arc<Sidecar>, snapshot: &Snapshot, asking: Asking) -> Result<Ready, Refusal> {
-    let undeclared =
-        || Refusal::new(Code::Undeclared, "The action is not declared or not enabled. Nothing was sent.");
-    let (action, adapter) = snapshot.action(asking.action.as_str()).ok_or_else(undeclared)?;
-    let host = snapshot.host(&asking.authority).ok_or_else(undeclared)?;
-    let planning = plan::plan(sidecar, snapshot, host, action, adapter, &asking).await?;
-
-    let provider_key = asking.fresh.provider_key();
-    let effect_id = &asking.fresh.effect;
-    let marks = Marks { effect_id: effect_id.as_str(), provider_key: &provider_key };
-    let marked = adapter.prepare(&asking.for_adapter(), &marks)?;
-
-    let scope = Scope {
-        input: &asking.input,
-        effect_id: Some(effect_id.as_str()),
-        effect_key: Some(&provider_key),
-        response: None,
-    };
-    let placed = inject::placed(snapshot, host, Some(action), &asking.authority, Some(scope)).await?;
-    let stored = stored_request(&asking, &planning, &marked);
-    let request = outgoing(snapshot, host, &asking, &planning, marked, placed)?;
-    let now = sidecar.clock.now();
-    let effect = new_effect(asking, action, adapter, planning, provider_key, stored, now);
-    Ok(Ready { effect, request, rules: adapter.response_rules().clone() })
-}
-
-/// The request as it leaves: the agent's fields, the effect's marks, the credential, in this order.
-fn outgoing(
-    snapshot: &Snapshot,
-    host: &Host,
-    asking: &Asking,
-    planning: &Planning,
-    marked: oncegate_adapters::Prepared,
-    mut placed: crate::secrets::Placed,
-) -> Result<Prepared, Refusal> {
-    let scrubber = std::mem::take(&mut placed.scrubber);
-    let request = Request::builder().method(asking.method.clone()).uri(&asking.path_and_query).body(());
-    let request = request.map_err(|_| {
-        Refusal::new(Code::InvalidRequest, "The request target cannot be sent. Nothing was sent.")
-    })?;
-    let to = (&asking.authority, asking.scheme);
-    let drop = &planning.plan.drop_headers;
-    let mut head = inject::outgoing(request, &asking.header_map, &marked.headers, drop, to, placed)?;
-    // A governed answer is read by us first; we unpack nothing.
-    head.headers_mut().insert(http::header::ACCEPT_ENCODING, http::HeaderValue::from_static("identity"));
-    inject::set_length(&mut head, marked.body.len());
-    Ok(Prepared {
-        destination: snapshot.destination(&asking.authority, host),
-        head,
-        body: marked.body.into(),
-        scrubber,
-        bounds: snapshot.bounds(),
-    })
-}
-
-/// What is kept of a request: everything but the credential.
-fn stored_request(
-    asking: &Asking,
-    planning: &Planning,
-    marked: &oncegate_adapters::Prepared,
-) -> StoredRequest {
-    let replaced = |name: &str| {
-        planning.plan.drop_headers.iter().any(|dropped| dropped == name)
-            || marked.headers.iter().any(|(set, _)| set == name)
-            || ["authorization", "cookie", "proxy-authorization"].contains(&name)
-            || receive::is_hop_by_hop(name)
-    };
-    let kept = asking.headers.iter().filter(|(name, _)| !replaced(name)).cloned();
-    StoredRequest {
-        method: asking.method.as_str().to_owned(),
-        url: format!("{}://{}{}", asking.scheme.as_str(), asking.authority, asking.path_and_query),
-        headers: kept.chain(marked.headers.iter().cloned()).collect(),
-        body: marked.body.clone(),
-    }
-}
-
-fn new_effect(
-    asking: Asking,
-    action: &Action,
-    adapter: &Adapter,
-    planning: Planning,
-    provider_key: String,
-    request: StoredRequest,
-    now: Timestamp,
-) -> NewEffect {
-    let Planning { plan, asked } = planning;
-    let links = asking.links;
-    let approval_needed = action.requires_approval
-        || action.approval_when.is_some_and(|when| {
-            plan.impact
-                .as_ref()
-                .and_then(|impact| impact.amount)
-                .is_none_or(|amount| amount > when.amount_above)
-        });
-    NewEffect {
-        invocation: asking.fresh.invocation,
-        effect: asking.fresh.effect,
-        caller: asking.caller,
-        action: asking.action,
-        asked,
-        subject: plan.subject,
-        resource: plan.resource,
-        impact: plan.impact,
-        provider_key,
-        replay_until: plan.replay_window_ms.map(|window| now.plus(Duration::from_millis(window))),
-        can_read_back: adapter.can_read_back(),
-        memory: json!({ "input": asking.input, "headers": plan.fingerprint_scope }).to_string(),
-        request,
-        approval: approval_needed.then_some(action.approval_expires),
-        depends_on: links.depends_on,
-        compensates: links.compensates,
-        preview: None,
-        drill: action.fault_drill.map(|drill| drill.word().to_owned()),
-        listener: asking.listener.word(),
     }
 }
 
@@ -350,7 +218,7 @@ async fn repeat(sidecar: &Arc<Sidecar>, view: EffectView, within: Duration, call
     Said::Record { view: Box::new(view), repeat: true }
 }
 
-fn unrecordable(error: &StoreError) -> Refusal {
+pub(crate) fn unrecordable(error: &StoreError) -> Refusal {
     tracing::error!(error = upstream::chain(error), "an admission could not be recorded; nothing was sent");
     match error {
         StoreError::Overloaded => Refusal::new(

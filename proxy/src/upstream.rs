@@ -20,7 +20,7 @@ use http::{HeaderMap, Request, Response};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use oncegate_policy::exchange::{Answer, Exchange, Loss, NotSent, Phase};
-use oncegate_store::{Claim, DispatchPermit, ReplayClaim, ReplayPermit};
+use oncegate_store::{Claim, DispatchPermit, PlainClaim, PlainPermit, ReplayClaim, ReplayPermit};
 use tokio::time::Instant;
 
 use crate::scrub::Scrubber;
@@ -100,6 +100,17 @@ pub fn resend(
     prepared: Prepared,
     connecting: Connecting,
 ) -> (ReplayClaim, Pin<Box<dyn Future<Output = Exchange> + Send>>) {
+    let claim = permit.spend();
+    (claim, Box::pin(over(Arc::clone(pool), prepared, connecting)))
+}
+
+/// Sends a request that is not governed, once.
+pub fn send_plain(
+    permit: PlainPermit,
+    pool: &Arc<Pool>,
+    prepared: Prepared,
+    connecting: Connecting,
+) -> (PlainClaim, Pin<Box<dyn Future<Output = Exchange> + Send>>) {
     let claim = permit.spend();
     (claim, Box::pin(over(Arc::clone(pool), prepared, connecting)))
 }

@@ -9,6 +9,8 @@
 mod adapter_resend;
 mod api_guard;
 mod api_invoke;
+mod api_plain;
+mod api_previews;
 mod bad_input;
 mod cases;
 mod classification;

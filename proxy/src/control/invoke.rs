@@ -12,9 +12,12 @@ use oncegate_config::model::Action;
 use oncegate_policy::action::ActionName;
 use oncegate_policy::caller::{CallerName, Scope};
 use oncegate_policy::effect::Stage;
+use oncegate_policy::id::PreviewId;
+use oncegate_policy::plain::PlainStatus;
 use oncegate_policy::refusal::{Code, Refusal};
 use oncegate_store::view::EffectView;
 use serde_json::{Map, Value, json};
+use tokio::sync::oneshot;
 
 use super::answer::{ApiError, ErrorCode, one};
 use super::auth::Asker;
@@ -23,7 +26,9 @@ use super::{actions, body, show};
 use crate::asking::{Asking, Fresh};
 use crate::invoking::{self, Invoked};
 use crate::links::{self, Links};
+use crate::meaning;
 use crate::pipeline;
+use crate::plain::{self, SaidPlain};
 use crate::respond::REPLAY_HEADER;
 use crate::said::{Answering, Said};
 use crate::state::{Sidecar, Snapshot};
@@ -53,6 +58,9 @@ pub(crate) async fn invoke(
             return refused(&asker.name, &name, &refusal);
         }
     };
+    if !meaning::is_governed(action) {
+        return plain(&sidecar, &snapshot, &asker, &name, asking).await;
+    }
     let ids = asking.fresh.clone();
     let (answering, waiting) = Answering::channel();
     tokio::spawn(pipeline::govern(Arc::clone(&sidecar), Arc::clone(&snapshot), asking, answering));
@@ -60,6 +68,40 @@ pub(crate) async fn invoke(
         Ok(said) => shaped(&asker.name, &name, &said, &ids),
         // The task ended without a word, which only a defect can bring about. It may have sent.
         Err(_) => Ok(one(show::unrecorded(&asker.name, &name, &ids))),
+    }
+}
+
+/// The same for an action that is not governed: an invocation, and no effect.
+async fn plain(
+    sidecar: &Arc<Sidecar>,
+    snapshot: &Arc<Snapshot>,
+    asker: &Asker,
+    name: &ActionName,
+    asking: Asking,
+) -> Result<Response, ApiError> {
+    let (links, ids) = (&asking.links, asking.fresh.clone());
+    if asking.preview.is_some() || !links.depends_on.is_empty() || links.compensates.is_some() {
+        let sentence = "The action is not governed: it takes neither previewId, dependsOn nor compensates. Nothing was sent.";
+        let refusal = Refusal::new(Code::InvalidInput, sentence);
+        pipeline::audit(sidecar, &asker.name, Some(name), &refusal).await;
+        return refused(&asker.name, name, &refusal);
+    }
+    let (give, waiting) = oneshot::channel();
+    tokio::spawn(plain::invoke(Arc::clone(sidecar), Arc::clone(snapshot), asking, give));
+    match waiting.await {
+        Ok(SaidPlain::Refused(refusal)) => refused(&asker.name, name, &refusal),
+        Ok(SaidPlain::Record { view, repeat: true }) if view.status == PlainStatus::Running => {
+            let message = format!("invocation {} is still on its way; nothing more was sent", view.id);
+            Err(ApiError::new(ErrorCode::InProgress, message))
+        }
+        Ok(SaidPlain::Record { view, repeat }) => {
+            let mut response = one(show::plain(&view, true));
+            if repeat {
+                response.headers_mut().insert(REPLAY_HEADER, HeaderValue::from_static("current-state"));
+            }
+            Ok(response)
+        }
+        Err(_) => Ok(one(show::unrecorded_plain(&asker.name, name, &ids))),
     }
 }
 
@@ -84,9 +126,18 @@ fn read(
 ) -> Result<Asking, Refusal> {
     let links = Links::of_body(&asked)?;
     let key = key(headers, &asked)?;
+    let preview = preview(&asked)?;
     let input = input(asked)?;
-    let invoked = Invoked { caller: asker.name.clone(), key, input, links };
+    let invoked = Invoked { caller: asker.name.clone(), key, input, links, preview };
     invoking::asking(snapshot, action, adapter, invoked)
+}
+
+/// The preview that the call is bound to.
+fn preview(asked: &Value) -> Result<Option<PreviewId>, Refusal> {
+    let Some(text) = links::text(asked, "previewId")? else { return Ok(None) };
+    PreviewId::parse(text).map(Some).ok_or_else(|| {
+        Refusal::new(Code::InvalidInput, "previewId has to name a preview (prv_…). Nothing was sent.")
+    })
 }
 
 /// The input of an invocation or a preview: an object, empty where none was sent.

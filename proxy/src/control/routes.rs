@@ -9,7 +9,7 @@ use oncegate_policy::caller::Scope;
 
 use super::{
     actions, approvals, effects, environment, health, identity, invocations, invoke, limits, limits_write,
-    resolving,
+    previews, resolving,
 };
 use crate::state::Sidecar;
 
@@ -88,6 +88,9 @@ routes! {
     get "/actions" Key => actions::list;
     get "/actions/{ref}" Key => actions::get;
     post "/actions/{ref}/invoke" Scoped(ActionsInvoke) => invoke::invoke;
+    post "/actions/{ref}/previews" Scoped(ActionsInvoke) => previews::make;
+    post "/actions/previews/{id}/refresh" Scoped(ActionsInvoke) => previews::refresh;
+    get "/actions/previews/{id}" Key => previews::get;
     get "/actions/{ref}/invocations" Key => invocations::of_action;
     get "/actions/invocations" Key => invocations::list;
     get "/actions/invocations/{id}" Key => invocations::get;

@@ -13,7 +13,7 @@ mod house;
 mod invocation;
 
 pub use house::{approval, chain, environment, pruned};
-pub use invocation::{decided, invocation, refused, unrecorded};
+pub use invocation::{decided, either, invocation, plain, refused, unrecorded, unrecorded_plain};
 
 /// An effect as it stands in lists.
 #[must_use]
@@ -48,6 +48,7 @@ pub fn effect(view: &EffectView) -> EffectJson {
         retried_by: view.retried_by.as_ref().map(ToString::to_string),
         compensates: view.compensates.as_ref().map(ToString::to_string),
         approval_id: view.approval.as_ref().map(ToString::to_string),
+        preview_id: view.preview.as_ref().map(ToString::to_string),
         fault_drill: view.drill.clone(),
         created_at: moment(view.created_at),
         dispatched_at: view.claimed_at.map(moment),
@@ -101,7 +102,7 @@ pub fn limit(exposure: &Exposure) -> LimitJson {
     }
 }
 
-fn impact(impact: &Impact) -> ImpactJson {
+pub(crate) fn impact(impact: &Impact) -> ImpactJson {
     ImpactJson {
         dimension: impact.dimension.word().to_owned(),
         currency: currency(&impact.dimension),

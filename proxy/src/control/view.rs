@@ -64,6 +64,8 @@ pub struct EffectJson {
     pub compensates: Option<String>,
     /// `apr_…`
     pub approval_id: Option<String>,
+    /// `prv_…`: the preview that it was bound to.
+    pub preview_id: Option<String>,
     /// The fault drill that it was sent under.
     pub fault_drill: Option<String>,
     /// When it was asked for.

@@ -3,7 +3,11 @@
 use oncegate_policy::action::ActionName;
 use oncegate_policy::caller::CallerName;
 use oncegate_policy::effect::{Grade, Outcome, Rejection, SettledResult, Stage};
+use oncegate_policy::id::InvocationId;
+use oncegate_policy::plain::PlainStatus;
 use oncegate_policy::refusal::Refusal;
+use oncegate_store::InvocationView;
+use oncegate_store::plain::PlainView;
 use oncegate_store::view::EffectView;
 use serde_json::Value;
 
@@ -62,6 +66,73 @@ pub fn unrecorded(caller: &CallerName, action: &ActionName, ids: &Fresh) -> Invo
         grade: Some(Grade::Unknown.word().to_owned()),
         ..without_record(caller, action, &unknown_sentence(&ids.effect))
     }
+}
+
+/// The same of an action that is not governed.
+#[must_use]
+pub fn unrecorded_plain(caller: &CallerName, action: &ActionName, ids: &Fresh) -> InvocationJson {
+    InvocationJson {
+        id: Some(ids.invocation.to_string()),
+        invocation_id: Some(ids.invocation.to_string()),
+        status: PlainStatus::Unknown.word().to_owned(),
+        outcome: Outcome::Unknown.word().to_owned(),
+        ..without_record(caller, action, &unknown_plain(&ids.invocation))
+    }
+}
+
+/// An invocation of either kind.
+#[must_use]
+pub fn either(view: &InvocationView, with_body: bool) -> InvocationJson {
+    match view {
+        InvocationView::Governed(view) => invocation(view, with_body),
+        InvocationView::Plain(view) => plain(view, with_body),
+    }
+}
+
+/// An invocation of an action that is not governed: it has no effect and no grade.
+#[must_use]
+pub fn plain(view: &PlainView, with_body: bool) -> InvocationJson {
+    let (outcome, error) = match view.status {
+        PlainStatus::Running => (Outcome::Pending, None),
+        PlainStatus::Succeeded => (Outcome::Succeeded, None),
+        PlainStatus::Failed => (Outcome::Failed, Some(failed_plain(view))),
+        PlainStatus::Unknown => (Outcome::Unknown, Some(unknown_plain(&view.id))),
+    };
+    let kept = view.response.as_ref();
+    InvocationJson {
+        id: Some(view.id.to_string()),
+        invocation_id: Some(view.id.to_string()),
+        action_name: view.action.to_string(),
+        caller: view.caller.to_string(),
+        status: view.status.word().to_owned(),
+        outcome: outcome.word().to_owned(),
+        grade: None,
+        effect_id: None,
+        pending_approval: false,
+        approval_id: None,
+        response_status: kept.map(|kept| kept.status),
+        body: kept.filter(|_| with_body).map_or(Value::Null, |kept| body(&kept.body)),
+        error,
+        decision: None,
+        retry_of: view.retry_of.as_ref().map(ToString::to_string),
+        retried_by: view.retried_by.as_ref().map(ToString::to_string),
+        created_at: Some(moment(view.created_at)),
+    }
+}
+
+fn failed_plain(view: &PlainView) -> String {
+    match (&view.never_sent, &view.resolution, &view.response) {
+        (Some(proof), _, _) => format!("nothing left ({}): {}", proof.step, proof.cause),
+        (None, Some(word), _) => format!("settled as failed by {}: {}", word.by, word.evidence),
+        (None, None, Some(kept)) => format!("the provider answered {}", kept.status),
+        (None, None, None) => "it was not applied".to_owned(),
+    }
+}
+
+fn unknown_plain(id: &InvocationId) -> String {
+    format!(
+        "The provider may have applied invocation {id}; its action is not governed, so nobody reconciles it. Do not retry; a person has to settle it."
+    )
 }
 
 fn without_record(caller: &CallerName, action: &ActionName, error: &str) -> InvocationJson {

@@ -1,0 +1,118 @@
+//! An invocation of an action that is not governed: recorded, sent at most once, and no effect. It takes no room, nobody
+//! looks for it, and when its answer is lost only a person settles it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use oncegate_policy::classify;
+use oncegate_policy::plain::PlainStatus;
+use oncegate_policy::refusal::Refusal;
+use oncegate_store::Seen;
+use oncegate_store::plain::{Begun, NewPlain, PlainView};
+use tokio::sync::oneshot;
+
+use crate::asking::Asking;
+use crate::pipeline::{self, CONNECT_TIMEOUT};
+use crate::prepare::{self, Draft};
+use crate::state::{Sidecar, Snapshot};
+use crate::upstream;
+
+/// What is said of it in the end.
+pub enum SaidPlain {
+    /// No, and nothing was sent.
+    Refused(Refusal),
+    /// As the record says.
+    Record {
+        /// The invocation.
+        view: Box<PlainView>,
+        /// It was there before this request.
+        repeat: bool,
+    },
+}
+
+/// Takes one invocation to its end, and answers once through `give`. Runs in a task of its own: whether anybody still
+/// listens changes nothing (P9).
+pub async fn invoke(
+    sidecar: Arc<Sidecar>,
+    snapshot: Arc<Snapshot>,
+    asking: Asking,
+    give: oneshot::Sender<SaidPlain>,
+) {
+    let (caller, action) = (asking.caller.clone(), asking.action.clone());
+    let within = asking.listener.respond_within(&snapshot.config);
+    // Nobody waits any more when sending fails: the record has it all the same.
+    let draft = match prepare::draft(&sidecar, &snapshot, &asking).await {
+        Ok(draft) => draft,
+        Err(refusal) => {
+            pipeline::audit(&sidecar, &caller, Some(&action), &refusal).await;
+            drop(give.send(SaidPlain::Refused(refusal)));
+            return;
+        }
+    };
+    let Draft { adapter, planning, stored, request, action: _ } = draft;
+    let new = NewPlain {
+        invocation: asking.fresh.invocation,
+        caller,
+        action,
+        listener: asking.listener.word(),
+        caller_key: planning.asked.caller_key.map(|key| key.text),
+        fingerprint: planning.asked.fingerprint,
+        retry_of: asking.links.retry_of,
+        method: stored.method,
+        url: stored.url,
+    };
+    let connecting = upstream::connect(&sidecar.pool, &request, CONNECT_TIMEOUT.min(within * 3 / 4));
+    let (permit, view) = match sidecar.store.begin_plain(new, sidecar.clock.now()).await {
+        Ok(Begun::Fresh { permit, invocation }) => (permit, invocation),
+        Ok(Begun::Repeat(view)) => {
+            connecting.abort();
+            drop(give.send(SaidPlain::Record { view: Box::new(view), repeat: true }));
+            return;
+        }
+        Ok(Begun::Refused(refusal)) => {
+            connecting.abort();
+            drop(give.send(SaidPlain::Refused(refusal)));
+            return;
+        }
+        Err(error) => {
+            connecting.abort();
+            drop(give.send(SaidPlain::Refused(pipeline::unrecordable(&error))));
+            return;
+        }
+    };
+    // The claim is committed: from here on every path reaches `end_plain`.
+    sidecar.on_the_wire.fetch_add(1, Ordering::SeqCst);
+    let (claim, exchange) = upstream::send_plain(permit, &sidecar.pool, request, connecting);
+    let mut give = Some(give);
+    let mut exchange = std::pin::pin!(exchange);
+    let exchange = match tokio::time::timeout(within, &mut exchange).await {
+        Ok(exchange) => exchange,
+        Err(_) => {
+            // The client has waited long enough; the socket has not.
+            tell(&mut give, PlainView { status: PlainStatus::Unknown, ..view.clone() });
+            exchange.await
+        }
+    };
+    let verdict = classify::verdict(&exchange, adapter.response_rules());
+    let ended = sidecar.store.end_plain(claim, Seen::of(verdict, &exchange), sidecar.clock.now()).await;
+    sidecar.on_the_wire.fetch_sub(1, Ordering::SeqCst);
+    match ended {
+        Ok(ended) => {
+            tracing::info!(invocation.id = %ended.id, action.name = %ended.action, caller = %ended.caller, outcome = ended.status.word(), "invoked");
+            tell(&mut give, ended);
+        }
+        Err(error) => {
+            tracing::error!(invocation.id = %view.id, error = upstream::chain(&error), "an outcome could not be recorded");
+            // The row still says `running`, and its claim is gone: the sweep makes it unknown.
+            tell(&mut give, PlainView { status: PlainStatus::Unknown, ..view });
+        }
+    }
+}
+
+fn tell(give: &mut Option<oneshot::Sender<SaidPlain>>, view: PlainView) {
+    if let Some(give) = give.take()
+        && give.send(SaidPlain::Record { view: Box::new(view), repeat: false }).is_err()
+    {
+        tracing::debug!("the client has gone; the invocation goes on");
+    }
+}
