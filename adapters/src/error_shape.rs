@@ -60,6 +60,20 @@ pub(crate) fn resend(error: &OwnError<'_>) -> Vec<u8> {
         .into_bytes()
 }
 
+/// GitHub's error object
+/// (<https://docs.github.com/en/rest/using-the-rest-api/troubleshooting-the-rest-api>), of which its clients show
+/// `message` and `documentation_url`. It has no place for a code of its own: that is one member more.
+#[must_use]
+pub(crate) fn github(error: &OwnError<'_>) -> Vec<u8> {
+    let body = json!({
+        "message": error.sentence,
+        "documentation_url": error.doc_url,
+        "status": error.status.to_string(),
+        "code": error.code,
+    });
+    body.to_string().into_bytes()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -105,5 +119,14 @@ mod tests {
             "statusCode": 422, "name": "oncegate_outcome_unknown", "message": "It may be \"done\".",
         });
         assert_eq!(read(&resend(&UNKNOWN)), expected);
+    }
+
+    #[test]
+    fn the_shape_that_github_clients_read() {
+        let expected = json!({
+            "message": "It may be \"done\".", "documentation_url": "https://docs.example/outcome_unknown",
+            "status": "422", "code": "oncegate_outcome_unknown",
+        });
+        assert_eq!(read(&github(&UNKNOWN)), expected);
     }
 }

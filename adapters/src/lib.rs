@@ -9,6 +9,7 @@ mod built;
 pub mod declared;
 mod error_shape;
 mod form_body;
+pub mod github_file;
 mod look;
 mod plan;
 mod read_back;
@@ -42,6 +43,8 @@ pub enum Adapter {
     StripeRefund(stripe_refund::StripeRefund),
     /// `adapter = { type = "resend.email_send", … }`
     ResendEmail(resend_email::ResendEmail),
+    /// `adapter = { type = "github.file_update", … }`
+    GithubFile(github_file::GithubFile),
     /// A declared route.
     Declared(declared::Declared),
 }
@@ -58,6 +61,7 @@ impl Adapter {
         match self {
             Self::StripeRefund(refund) => refund.build(input),
             Self::ResendEmail(email) => email.build(input),
+            Self::GithubFile(file) => file.build(input),
             Self::Declared(declared) => declared.build(input, scope),
         }
     }
@@ -68,6 +72,7 @@ impl Adapter {
         match self {
             Self::StripeRefund(_) => Some(stripe_refund::input_schema()),
             Self::ResendEmail(_) => Some(resend_email::input_schema()),
+            Self::GithubFile(_) => Some(github_file::input_schema()),
             Self::Declared(_) => None,
         }
     }
@@ -78,6 +83,7 @@ impl Adapter {
         match self {
             Self::StripeRefund(refund) => refund.plan(request),
             Self::ResendEmail(email) => email.plan(request),
+            Self::GithubFile(file) => file.plan(request),
             Self::Declared(declared) => declared.plan(request),
         }
     }
@@ -88,6 +94,7 @@ impl Adapter {
         match self {
             Self::StripeRefund(refund) => refund.plan_with(request, read),
             Self::ResendEmail(email) => email.plan(request),
+            Self::GithubFile(file) => file.plan_with(request, read),
             Self::Declared(declared) => declared.plan(request),
         }
     }
@@ -100,6 +107,7 @@ impl Adapter {
         match self {
             Self::StripeRefund(refund) => refund.prepare(request, marks),
             Self::ResendEmail(email) => email.prepare(request, marks),
+            Self::GithubFile(file) => file.prepare(request, marks),
             Self::Declared(declared) => declared.prepare(request, marks),
         }
     }
@@ -113,6 +121,7 @@ impl Adapter {
             Self::StripeRefund(_) => &USUAL,
             // 409 says that the key was seen before, which may have been ourselves.
             Self::ResendEmail(_) => &USUAL,
+            Self::GithubFile(file) => file.response_rules(),
             Self::Declared(declared) => &declared.response,
         }
     }
@@ -123,6 +132,7 @@ impl Adapter {
         match self {
             Self::StripeRefund(refund) => refund.look(memory, step),
             Self::ResendEmail(email) => email.look(memory, step),
+            Self::GithubFile(file) => file.look(memory, step),
             Self::Declared(declared) => declared.look(memory, step),
         }
     }
@@ -133,6 +143,7 @@ impl Adapter {
         match self {
             Self::StripeRefund(_) => error_shape::stripe(error),
             Self::ResendEmail(_) => error_shape::resend(error),
+            Self::GithubFile(_) => error_shape::github(error),
             Self::Declared(_) => no_adapter_error_body(error),
         }
     }
@@ -142,7 +153,7 @@ impl Adapter {
     pub fn key_reuse_status(&self) -> u16 {
         match self {
             Self::StripeRefund(_) => 400,
-            Self::ResendEmail(_) | Self::Declared(_) => 422,
+            Self::ResendEmail(_) | Self::GithubFile(_) | Self::Declared(_) => 422,
         }
     }
 
@@ -152,6 +163,7 @@ impl Adapter {
         match self {
             Self::StripeRefund(_) => Some(stripe_refund::KEY_HEADER),
             Self::ResendEmail(_) => Some(resend_email::KEY_HEADER),
+            Self::GithubFile(_) => None,
             Self::Declared(declared) => declared.key_header(),
         }
     }
@@ -161,7 +173,7 @@ impl Adapter {
     #[must_use]
     pub fn key_member(&self) -> Option<&str> {
         match self {
-            Self::StripeRefund(_) | Self::ResendEmail(_) => None,
+            Self::StripeRefund(_) | Self::ResendEmail(_) | Self::GithubFile(_) => None,
             Self::Declared(declared) => declared.key_member(),
         }
     }
@@ -172,7 +184,7 @@ impl Adapter {
         match self {
             // <https://docs.stripe.com/api/expanding_objects>
             Self::StripeRefund(_) => &["expand"],
-            Self::ResendEmail(_) | Self::Declared(_) => &[],
+            Self::ResendEmail(_) | Self::GithubFile(_) | Self::Declared(_) => &[],
         }
     }
 
@@ -180,7 +192,7 @@ impl Adapter {
     #[must_use]
     pub fn can_read_back(&self) -> bool {
         match self {
-            Self::StripeRefund(_) | Self::ResendEmail(_) => true,
+            Self::StripeRefund(_) | Self::ResendEmail(_) | Self::GithubFile(_) => true,
             Self::Declared(declared) => declared.verify.is_some(),
         }
     }
@@ -191,7 +203,7 @@ impl Adapter {
     pub fn credential_fits(&self, credential: &str) -> bool {
         match self {
             Self::StripeRefund(refund) => refund.credential_fits(credential),
-            Self::ResendEmail(_) | Self::Declared(_) => true,
+            Self::ResendEmail(_) | Self::GithubFile(_) | Self::Declared(_) => true,
         }
     }
 }

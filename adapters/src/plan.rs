@@ -1,6 +1,7 @@
 //! Before sending: what an agent asked, what it means, and the bytes that go out.
 
 use oncegate_policy::body::BodyKind;
+use oncegate_policy::fingerprint::digest_hex;
 use oncegate_policy::impact::Impact;
 use oncegate_policy::refusal::Refusal;
 use serde_json::Value;
@@ -59,6 +60,17 @@ pub struct Plan {
     pub replay_window_ms: Option<u64>,
     /// The agent's headers that must not be passed on, lower case.
     pub drop_headers: Vec<String>,
+}
+
+/// A longer subject is kept as its digest, in bytes.
+const MAX_SUBJECT: usize = 255;
+
+/// A subject that is made of texts of any length.
+pub(crate) fn bounded_subject(subject: String) -> String {
+    match subject.len() {
+        0..=MAX_SUBJECT => subject,
+        _ => format!("sha256/{}", digest_hex(subject.as_bytes())),
+    }
 }
 
 /// A read that a plan waits for.

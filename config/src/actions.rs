@@ -120,7 +120,7 @@ fn action(
 /// Money and adapters: a day. Everything else is more often repeated on purpose.
 fn default_identical(kind: &ActionKind) -> Duration {
     let long = match kind {
-        ActionKind::StripeRefund(_) | ActionKind::ResendEmail(_) => true,
+        ActionKind::StripeRefund(_) | ActionKind::ResendEmail(_) | ActionKind::GithubFile(_) => true,
         ActionKind::Declared(declared) => {
             declared.impact.as_ref().is_some_and(|impact| matches!(impact.dimension, Dimension::Money { .. }))
         }
@@ -130,7 +130,7 @@ fn default_identical(kind: &ActionKind) -> Duration {
 
 fn judge_approval(table: &Table<'_>, kind: &ActionKind, approval_when: Option<ApprovalWhen>) {
     let has_amount = match kind {
-        ActionKind::StripeRefund(_) | ActionKind::ResendEmail(_) => true,
+        ActionKind::StripeRefund(_) | ActionKind::ResendEmail(_) | ActionKind::GithubFile(_) => true,
         ActionKind::Declared(declared) => declared.impact.is_some(),
     };
     if approval_when.is_some() && !has_amount {

@@ -4,8 +4,10 @@ use oncegate_policy::url_template::UrlTemplate;
 
 use crate::facts::{Destination, Facts};
 use crate::limits::currency;
-use crate::lookup::{RESEND_EMAILS, STRIPE_REFUNDS};
-use crate::model::{ActionKind, EmailFence, HostPattern, Placement, ResendEmail, StripeRefund};
+use crate::lookup::{GITHUB_REPOS, RESEND_EMAILS, STRIPE_REFUNDS};
+use crate::model::{
+    ActionKind, EmailFence, GithubFile, HostPattern, Placement, Repository, ResendEmail, StripeRefund,
+};
 use crate::nearest::hint;
 use crate::reader::{Node, Table};
 use crate::value::{owned, text, word};
@@ -16,8 +18,6 @@ const GITHUB_FILE: &str = "github.file_update";
 
 /// What `type` may be.
 const TYPES: [&str; 3] = [STRIPE_REFUND, RESEND_EMAIL, GITHUB_FILE];
-/// Adapters that the design names and this version does not have yet.
-const PLANNED: [&str; 1] = [GITHUB_FILE];
 
 /// What an action with `adapter` means.
 pub(crate) fn read(node: &Node<'_>, action: &Table<'_>, facts: &mut Facts) -> Option<ActionKind> {
@@ -36,10 +36,7 @@ pub(crate) fn read(node: &Node<'_>, action: &Table<'_>, facts: &mut Facts) -> Op
     let (url, read): (&str, Reader) = match kind {
         STRIPE_REFUND => (STRIPE_REFUNDS, stripe_refund),
         RESEND_EMAIL => (RESEND_EMAILS, resend_email),
-        planned if PLANNED.contains(&planned) => {
-            node.fault(format!("adapter `{planned}` is not available in this version"));
-            return None;
-        }
+        GITHUB_FILE => (GITHUB_REPOS, github_file),
         unknown => {
             node.fault(format!("unknown adapter `{unknown}`{}", hint(unknown, TYPES)));
             return None;
@@ -116,4 +113,30 @@ fn resend_email(table: &Table<'_>, given: Given<'_, '_>, facts: &mut Facts) -> O
         credential_secret: given.credential_secret?,
         read_secret,
     }))
+}
+
+fn github_file(table: &Table<'_>, given: Given<'_, '_>, _: &mut Facts) -> Option<ActionKind> {
+    let repository = table.read("repository", repository);
+    let branch = table.read("branch", owned);
+    Some(ActionKind::GithubFile(GithubFile {
+        repository,
+        branch,
+        credential_secret: given.credential_secret?,
+    }))
+}
+
+/// `owner/name`. It becomes a part of the action's URL.
+fn repository(node: &Node<'_>) -> Option<Repository> {
+    let written = text(node)?;
+    let plain = |part: &str| {
+        !part.is_empty()
+            && part != "."
+            && part != ".."
+            && part.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
+    };
+    let parts = written.split_once('/').filter(|(owner, name)| plain(owner) && plain(name));
+    if parts.is_none() {
+        node.fault(format!("{}: `{written}` is not a repository such as `owner/name`", node.what));
+    }
+    parts.map(|(owner, name)| Repository { owner: owner.to_owned(), name: name.to_owned() })
 }

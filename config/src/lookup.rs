@@ -5,10 +5,12 @@ use oncegate_policy::check::Check;
 use oncegate_policy::router::Route;
 use oncegate_policy::url_template::UrlTemplate;
 
-use crate::model::{Action, ActionKind, Config, Host, HostPattern};
+use crate::model::{Action, ActionKind, Config, GithubFile, Host, HostPattern};
 
 /// Where `stripe.refund` writes.
 pub const STRIPE_REFUNDS: &str = "https://api.stripe.com/v1/refunds";
+/// Below it `github.file_update` writes.
+pub const GITHUB_REPOS: &str = "https://api.github.com/repos";
 /// Where `resend.email_send` writes.
 pub const RESEND_EMAILS: &str = "https://api.resend.com/emails";
 
@@ -23,20 +25,42 @@ impl Config {
     /// not handed to a less specific action.
     #[must_use]
     pub fn routes(&self) -> Vec<Route> {
-        self.actions.values().filter_map(route).collect()
+        self.actions.values().flat_map(routes).collect()
     }
 }
 
-fn route(action: &Action) -> Option<Route> {
-    let (method, url) = match &action.kind {
-        ActionKind::StripeRefund(_) => ("POST".to_owned(), UrlTemplate::parse(STRIPE_REFUNDS).ok()?),
-        ActionKind::ResendEmail(_) => ("POST".to_owned(), UrlTemplate::parse(RESEND_EMAILS).ok()?),
-        ActionKind::Declared(declared) => (declared.method.clone(), declared.url.clone()),
+fn routes(action: &Action) -> Vec<Route> {
+    let fixed = |method: &'static str, url: &str| UrlTemplate::parse(url).ok().map(|url| (method, url));
+    let routes: Vec<(&str, UrlTemplate)> = match &action.kind {
+        ActionKind::StripeRefund(_) => fixed("POST", STRIPE_REFUNDS).into_iter().collect(),
+        ActionKind::ResendEmail(_) => fixed("POST", RESEND_EMAILS).into_iter().collect(),
+        ActionKind::GithubFile(file) => {
+            let url = github_contents(file);
+            ["PUT", "DELETE"].into_iter().filter_map(|method| Some((method, url.clone()?))).collect()
+        }
+        ActionKind::Declared(declared) => vec![(declared.method.as_str(), declared.url.clone())],
     };
     // The router takes one `input.` off a path. Written out, a member of that very name stays a member.
     let when =
         action.when.iter().map(|check| Check { path: format!("input.{}", check.path), ..check.clone() });
-    Some(Route { action: action.name.as_str().to_owned(), method, url, when: when.collect() })
+    let when: Vec<Check> = when.collect();
+    let route = |(method, url): (&str, UrlTemplate)| Route {
+        action: action.name.as_str().to_owned(),
+        method: method.to_owned(),
+        url,
+        when: when.clone(),
+    };
+    routes.into_iter().map(route).collect()
+}
+
+/// `/repos/{owner}/{repo}/contents/{path}`. A file's path is one place with slashes in it.
+fn github_contents(file: &GithubFile) -> Option<UrlTemplate> {
+    let repository = match &file.repository {
+        Some(only) => format!("{}/{}", only.owner, only.name),
+        None => "{{input.owner}}/{{input.repo}}".to_owned(),
+    };
+    let url = UrlTemplate::parse(&format!("{GITHUB_REPOS}/{repository}/contents")).ok()?;
+    Some(url.with_rest("path"))
 }
 
 pub(crate) fn most_specific<'a>(

@@ -15,8 +15,8 @@ use oncegate_policy::reconcile::Schedule;
 use oncegate_policy::template::Template;
 
 pub use action::{
-    Action, ActionKind, ApprovalWhen, Declared, EmailFence, FaultDrill, Idempotency, ImpactRule, KeyPlace,
-    ResendEmail, StripeRefund, Verify,
+    Action, ActionKind, ApprovalWhen, Declared, EmailFence, FaultDrill, GithubFile, Idempotency, ImpactRule,
+    KeyPlace, Repository, ResendEmail, StripeRefund, Verify,
 };
 
 mod control;

@@ -122,7 +122,7 @@ fn host_doubts(host: &Host, place: Place, log: &Log<'_>) {
 fn may_count(limit: &Limit, action: &Action) -> bool {
     let dimension = match &action.kind {
         ActionKind::StripeRefund(refund) => Some(Dimension::Money { currency: refund.currency.clone() }),
-        ActionKind::ResendEmail(_) => Some(Dimension::ResourceMutations),
+        ActionKind::ResendEmail(_) | ActionKind::GithubFile(_) => Some(Dimension::ResourceMutations),
         ActionKind::Declared(declared) => counted(declared),
     };
     dimension.as_ref() == Some(&limit.dimension)

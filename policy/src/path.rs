@@ -73,6 +73,8 @@ pub enum Ambiguity {
 pub struct CanonicalPath {
     spelling: String,
     segments: Vec<String>,
+    /// The first segment that ends at an encoded slash, in [`CanonicalPath::spread`].
+    opened: Option<usize>,
 }
 
 impl CanonicalPath {
@@ -96,7 +98,23 @@ impl CanonicalPath {
             respell(raw, &mut spelling)?;
             segments.push(decode(raw)?);
         }
-        Ok(Self { spelling, segments })
+        Ok(Self { spelling, segments, opened: None })
+    }
+
+    /// Reads a path with `%2F` taken for a slash: some clients encode the slashes of a file's path, and servers whose
+    /// last placeholder is a file's path take both spellings for the same. Only a template that takes the rest of a
+    /// path matches what is read in this way. All that [`Self::parse`] refuses besides is refused here too.
+    pub fn spread(raw_path: &str) -> Result<Self, Ambiguity> {
+        let slashes = raw_path.replace("%2f", "%2F");
+        let opened =
+            slashes.split_once("%2F").map(|(before, _)| before.matches('/').count().saturating_sub(1));
+        Ok(Self { opened, ..Self::parse(&slashes.replace("%2F", "/"))? })
+    }
+
+    /// The first segment that ends at an encoded slash, if the path was read with [`Self::spread`] and has one.
+    #[must_use]
+    pub fn opened_at(&self) -> Option<usize> {
+        self.opened
     }
 
     /// The segments, percent-decoded once. Never empty; only the last may be the empty text.

@@ -78,10 +78,11 @@ impl Candidate<'_> {
 /// Routes of one method and one number of segments on one server, in the order they are tried.
 type Bucket = Vec<Route>;
 
-/// The declared actions, compiled by server, method and number of path segments.
+/// The declared actions, compiled by server, method and number of path segments; none for those that take the rest of a
+/// path.
 #[derive(Clone, Debug, Default)]
 pub struct Router {
-    servers: HashMap<Authority, HashMap<String, HashMap<usize, Bucket>>>,
+    servers: HashMap<Authority, HashMap<String, HashMap<Option<usize>, Bucket>>>,
 }
 
 impl Router {
@@ -97,7 +98,8 @@ impl Router {
             }
             let server = router.servers.entry(route.url.authority().clone()).or_default();
             let method = server.entry(route.method.clone()).or_default();
-            method.entry(route.url.segment_count()).or_default().push(route);
+            let count = (!route.url.takes_rest()).then(|| route.url.segment_count());
+            method.entry(count).or_default().push(route);
         }
         let buckets = router.servers.values_mut().flat_map(HashMap::values_mut).flat_map(HashMap::values_mut);
         for bucket in buckets {
@@ -122,19 +124,25 @@ impl Router {
         path: &CanonicalPath,
         query: &[(String, String)],
     ) -> Vec<Candidate<'_>> {
-        let bucket = self
-            .servers
-            .get(authority)
-            .and_then(|methods| methods.get(method))
-            .and_then(|counts| counts.get(&path.segments().len()));
-        bucket
-            .into_iter()
-            .flatten()
+        let counts = self.servers.get(authority).and_then(|methods| methods.get(method));
+        let of = |count: Option<usize>| counts.and_then(|counts| counts.get(&count)).into_iter().flatten();
+        // What names each segment is more specific than what takes the rest.
+        of(Some(path.segments().len()))
+            .chain(of(None))
             .filter_map(|route| {
                 let captured = route.url.matches(scheme, authority, path, query)?;
                 Some(Candidate { action: &route.action, captured, when: &route.when })
             })
             .collect()
+    }
+
+    /// Whether some action writes at this URL, by whatever method: then the server's reading of an encoded slash there
+    /// is known.
+    #[must_use]
+    pub fn knows_path(&self, scheme: Scheme, authority: &Authority, path: &CanonicalPath) -> bool {
+        let methods = self.servers.get(authority).into_iter().flat_map(HashMap::values);
+        let rest = methods.filter_map(|counts| counts.get(&None)).flatten();
+        rest.into_iter().any(|route| route.url.matches(scheme, authority, path, &[]).is_some())
     }
 }
 

@@ -62,6 +62,8 @@ enum Segment {
     Capture(String),
     /// Known only once there is an effect or an answer: builds, and matches nothing.
     BuildOnly(Piece),
+    /// All segments from here on, joined by slashes. Only ever the last.
+    Rest(String),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,6 +109,22 @@ impl UrlTemplate {
         parse::url(text)
     }
 
+    /// This template with one more place at the end of its path, which takes one segment or more as one text with
+    /// slashes: a file's path. Encoded slashes are taken for slashes in it (see [`CanonicalPath::spread`]).
+    ///
+    /// Operators cannot write it: how a server reads an encoded slash is a fact about the server.
+    #[must_use]
+    pub fn with_rest(mut self, input: &str) -> Self {
+        self.segments.push(Segment::Rest(input.to_owned()));
+        self
+    }
+
+    /// Whether it takes the rest of a path.
+    #[must_use]
+    pub fn takes_rest(&self) -> bool {
+        matches!(self.segments.last(), Some(Segment::Rest(_)))
+    }
+
     /// The scheme.
     #[must_use]
     pub fn scheme(&self) -> Scheme {
@@ -129,7 +147,7 @@ impl UrlTemplate {
     #[must_use]
     pub fn inputs(&self) -> Vec<&str> {
         let path = self.segments.iter().filter_map(|segment| match segment {
-            Segment::Capture(path) => Some(path.as_str()),
+            Segment::Capture(path) | Segment::Rest(path) => Some(path.as_str()),
             Segment::Literal { .. } | Segment::BuildOnly(_) => None,
         });
         let query = self.query.iter().flat_map(|(_, value)| match value {
@@ -158,18 +176,23 @@ impl UrlTemplate {
         path: &CanonicalPath,
         query: &[(String, String)],
     ) -> Option<Captured> {
-        let same_place = self.scheme == scheme
-            && self.authority == *authority
-            && self.segments.len() == path.segments().len();
-        if !same_place {
+        if self.scheme != scheme || self.authority != *authority || !self.has_room_for(path) {
             return None;
         }
         let mut captured = Captured::default();
-        for (segment, value) in self.segments.iter().zip(path.segments()) {
+        for (at, (segment, value)) in self.segments.iter().zip(path.segments()).enumerate() {
             match segment {
                 Segment::Literal { decoded, .. } if decoded == value => {}
                 Segment::Capture(path) if !value.is_empty() => {
                     captured.input.push((path.clone(), value.clone()));
+                }
+                Segment::Rest(name) => {
+                    let rest = path.segments().get(at..).unwrap_or_default();
+                    // A trailing slash makes another resource.
+                    if rest.last().is_none_or(String::is_empty) {
+                        return None;
+                    }
+                    captured.input.push((name.clone(), rest.join("/")));
                 }
                 Segment::Literal { .. } | Segment::Capture(_) | Segment::BuildOnly(_) => return None,
             }
@@ -189,6 +212,16 @@ impl UrlTemplate {
         Some(captured)
     }
 
+    /// Whether the path has as many segments as this takes, and encoded slashes only where the rest of a path is.
+    fn has_room_for(&self, path: &CanonicalPath) -> bool {
+        let (own, theirs) = (self.segments.len(), path.segments().len());
+        if self.takes_rest() {
+            theirs >= own && path.opened_at().is_none_or(|at| at + 1 >= own)
+        } else {
+            theirs == own && path.opened_at().is_none()
+        }
+    }
+
     /// The absolute URL for one request, values percent-encoded and a default port left out. A value that
     /// would give the path another structure is a fault.
     pub fn build(&self, scope: &Scope<'_>) -> Result<String, RenderFault> {
@@ -202,6 +235,7 @@ impl UrlTemplate {
                 Segment::Literal { spelling, .. } => url.push_str(spelling),
                 Segment::Capture(path) => url.push_str(&fill_segment(&Piece::Input(path.clone()), scope)?),
                 Segment::BuildOnly(piece) => url.push_str(&fill_segment(piece, scope)?),
+                Segment::Rest(path) => url.push_str(&fill_rest(&Piece::Input(path.clone()), scope)?),
             }
         }
         for (at, (name, value)) in self.query.iter().enumerate() {
@@ -239,6 +273,7 @@ impl UrlTemplate {
             | (Segment::Capture(_), Segment::Literal { decoded, .. }) => !decoded.is_empty(),
             (Segment::Capture(_), Segment::Capture(_)) => true,
             (Segment::BuildOnly(_), _) | (_, Segment::BuildOnly(_)) => false,
+            (Segment::Rest(_), _) | (_, Segment::Rest(_)) => true,
         };
         self.is_matchable()
             && other.is_matchable()
@@ -279,6 +314,7 @@ impl fmt::Display for UrlTemplate {
                 Segment::Literal { spelling, .. } => write!(f, "/{spelling}")?,
                 Segment::Capture(path) => write!(f, "/{{{{input.{path}}}}}")?,
                 Segment::BuildOnly(piece) => write!(f, "/{{{{{}}}}}", piece.name())?,
+                Segment::Rest(path) => write!(f, "/{{{{input.{path}}}}}/...")?,
             }
         }
         for (at, (name, value)) in self.query.iter().enumerate() {
@@ -316,6 +352,18 @@ fn fill_segment(piece: &Piece, scope: &Scope<'_>) -> Result<String, RenderFault>
     let encoded = percent_encode(&value);
     let read_back = CanonicalPath::parse(&format!("/{encoded}"));
     if read_back.is_ok_and(|path| path.segments() == [value]) {
+        Ok(encoded)
+    } else {
+        Err(RenderFault::UrlSegment { path: crate::json::excerpt(&piece.name()) })
+    }
+}
+
+/// A text with slashes as so many segments, or a fault if it would not be read back as these.
+fn fill_rest(piece: &Piece, scope: &Scope<'_>) -> Result<String, RenderFault> {
+    let value = piece.resolve(scope)?;
+    let encoded = value.split('/').map(percent_encode).collect::<Vec<_>>().join("/");
+    let read_back = CanonicalPath::parse(&format!("/{encoded}"));
+    if read_back.is_ok_and(|path| path.segments().join("/") == value) && !value.ends_with('/') {
         Ok(encoded)
     } else {
         Err(RenderFault::UrlSegment { path: crate::json::excerpt(&piece.name()) })

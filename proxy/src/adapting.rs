@@ -2,6 +2,7 @@
 
 use oncegate_adapters::Adapter;
 use oncegate_adapters::declared::{Declared, KeyPlace, Verify};
+use oncegate_adapters::github_file::{GithubFile, Repository};
 use oncegate_adapters::resend_email::{Fence, ResendEmail};
 use oncegate_adapters::stripe_refund::StripeRefund;
 use oncegate_config::model::{self, Action, ActionKind, Credential, EmailFence, Host};
@@ -11,6 +12,8 @@ use oncegate_policy::url_template::Scheme;
 
 /// The host of Stripe's API.
 pub const STRIPE_HOST: &str = "api.stripe.com";
+/// The host of GitHub's API.
+pub const GITHUB_HOST: &str = "api.github.com";
 /// The host of Resend's API.
 pub const RESEND_HOST: &str = "api.resend.com";
 
@@ -29,6 +32,13 @@ pub fn adapter(action: &Action) -> Adapter {
                 EmailFence::Recipients => Fence::Recipients,
             },
         }),
+        ActionKind::GithubFile(file) => {
+            let repository = file
+                .repository
+                .as_ref()
+                .map(|only| Repository { owner: only.owner.clone(), name: only.name.clone() });
+            Adapter::GithubFile(GithubFile::new(repository, file.branch.clone()))
+        }
         ActionKind::Declared(declared) => Adapter::Declared(from_declared(action, declared)),
     }
 }
@@ -63,6 +73,7 @@ pub fn authority(action: &Action) -> Authority {
     match &action.kind {
         ActionKind::StripeRefund(_) => Authority { host: STRIPE_HOST.to_owned(), port: 443 },
         ActionKind::ResendEmail(_) => Authority { host: RESEND_HOST.to_owned(), port: 443 },
+        ActionKind::GithubFile(_) => Authority { host: GITHUB_HOST.to_owned(), port: 443 },
         ActionKind::Declared(declared) => declared.url.authority().clone(),
     }
 }
@@ -71,7 +82,7 @@ pub fn authority(action: &Action) -> Authority {
 #[must_use]
 pub fn scheme(action: &Action) -> Scheme {
     match &action.kind {
-        ActionKind::StripeRefund(_) | ActionKind::ResendEmail(_) => Scheme::Https,
+        ActionKind::StripeRefund(_) | ActionKind::ResendEmail(_) | ActionKind::GithubFile(_) => Scheme::Https,
         ActionKind::Declared(declared) => declared.url.scheme(),
     }
 }
@@ -80,7 +91,7 @@ pub fn scheme(action: &Action) -> Scheme {
 #[must_use]
 pub fn is_provider(adapter: &Adapter) -> bool {
     match adapter {
-        Adapter::StripeRefund(_) | Adapter::ResendEmail(_) => true,
+        Adapter::StripeRefund(_) | Adapter::ResendEmail(_) | Adapter::GithubFile(_) => true,
         Adapter::Declared(_) => false,
     }
 }

@@ -5,6 +5,7 @@
 //! is a read at the provider.
 
 mod actions;
+mod adapter_action;
 mod answer;
 mod approvals;
 mod auth;

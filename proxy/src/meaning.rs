@@ -5,11 +5,12 @@ use http::Method;
 use oncegate_config::model::{Action, Host};
 use oncegate_policy::action::ActionName;
 use oncegate_policy::body::{self, BodyKind};
+use oncegate_policy::path::Ambiguity;
 use oncegate_policy::refusal::{Code, Refusal};
 use oncegate_policy::router::Candidate;
 use serde_json::Value;
 
-use crate::receive::Head;
+use crate::receive::{Head, Via};
 use crate::state::Snapshot;
 
 /// What a request on a declared host is.
@@ -59,6 +60,12 @@ pub fn by_url<'a>(snapshot: &'a Snapshot, host: &Host, head: &Head) -> Result<By
     );
     if !candidates.is_empty() {
         return Ok(ByUrl::Actions(candidates));
+    }
+    let Via { scheme, authority, .. } = &head.via;
+    if head.path.opened_at().is_some() && !snapshot.router.knows_path(*scheme, authority, &head.path) {
+        let fault = Ambiguity::EncodedSeparator;
+        let sentence = format!("The path is ambiguous: {fault}. Nothing was sent.");
+        return Err(Refusal::new(Code::Ambiguous, sentence));
     }
     undeclared(host, head).map(|()| ByUrl::Read)
 }

@@ -8,7 +8,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use oncegate_policy::authority::Authority;
 use oncegate_policy::caller::CallerName;
-use oncegate_policy::path::CanonicalPath;
+use oncegate_policy::path::{Ambiguity, CanonicalPath};
 use oncegate_policy::query;
 use oncegate_policy::refusal::{Code, Refusal};
 use oncegate_policy::url_template::Scheme;
@@ -89,7 +89,10 @@ pub fn head(parts: &http::request::Parts, via: Via) -> Result<Head, Refusal> {
         Some((path, query)) => (path, Some(query)),
         None => (raw, None),
     };
-    let path = CanonicalPath::parse(raw_path)
+    // An encoded slash has one reading only where an action says so: `meaning` refuses it elsewhere.
+    let strict = CanonicalPath::parse(raw_path);
+    let encoded_slash = strict == Err(Ambiguity::EncodedSeparator);
+    let path = if encoded_slash { CanonicalPath::spread(raw_path) } else { strict }
         .map_err(|fault| ambiguous(format!("The path is ambiguous: {fault}.")))?;
     let query =
         query::parse(raw_query).map_err(|fault| ambiguous(format!("The query is ambiguous: {fault}.")))?;

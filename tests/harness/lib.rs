@@ -17,6 +17,7 @@ pub mod ca;
 pub mod conf;
 pub mod dead;
 pub mod gate;
+pub mod github;
 pub mod provider;
 pub mod record;
 pub mod resend;

@@ -60,8 +60,9 @@ pub(super) fn look(memory: &Memory<'_>, step: LookStep<'_>) -> Look {
     if request.starts_with(LOGS) { in_logs(memory, answer) } else { in_emails(memory, answer) }
 }
 
+/// Resend refuses requests without a `User-Agent` (<https://resend.com/docs/api-reference/introduction>).
 fn ask(path: String) -> Look {
-    match ReadBack::get(path, Vec::new()) {
+    match ReadBack::get(path, vec![("user-agent".to_owned(), "oncegate".to_owned())]) {
         Ok(read_back) => Look::Ask(read_back),
         Err(_) => Look::Impossible("an id of Resend's cannot stand in a URL"),
     }

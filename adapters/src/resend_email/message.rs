@@ -1,16 +1,14 @@
 //! Whom a mail goes to, and what it is about.
 
-use oncegate_policy::fingerprint::digest_hex;
 use oncegate_policy::refusal::Refusal;
 use serde_json::Value;
 
 use super::{Fence, invalid};
+use crate::plan::bounded_subject;
 
 /// `to` takes at most 50 addresses (<https://resend.com/docs/api-reference/emails/send-email>); the same bound is
 /// kept for `cc` and `bcc`.
 const MAX_ADDRESSES: usize = 50;
-/// A fence that is longer is kept as its digest, in bytes.
-const MAX_FENCE: usize = 255;
 
 /// The parts of a mail that say which one it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,11 +47,10 @@ impl Message {
     /// What is acted on: `alice@example.com/your refund`.
     pub(super) fn fence(&self, fence: Fence) -> String {
         let to = self.to.join(",");
-        let fence = match fence {
+        bounded_subject(match fence {
             Fence::RecipientsAndSubject => format!("{to}/{}", self.about),
             Fence::Recipients => to,
-        };
-        if fence.len() <= MAX_FENCE { fence } else { format!("sha256/{}", digest_hex(fence.as_bytes())) }
+        })
     }
 
     /// What limits are narrowed by: `billing@acme.example/alice@example.com`.

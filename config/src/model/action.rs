@@ -54,6 +54,8 @@ pub enum ActionKind {
     StripeRefund(StripeRefund),
     /// `adapter = { type = "resend.email_send", fence, read_secret }`
     ResendEmail(ResendEmail),
+    /// `adapter = { type = "github.file_update", repository, branch }`
+    GithubFile(GithubFile),
     /// A declared route.
     Declared(Box<Declared>),
 }
@@ -65,6 +67,7 @@ impl ActionKind {
         match self {
             Self::StripeRefund(refund) => Some(&refund.credential_secret),
             Self::ResendEmail(email) => Some(&email.credential_secret),
+            Self::GithubFile(file) => Some(&file.credential_secret),
             Self::Declared(declared) => declared.credential_secret.as_deref(),
         }
     }
@@ -74,7 +77,7 @@ impl ActionKind {
     pub fn read_secret(&self) -> Option<&str> {
         match self {
             Self::ResendEmail(email) => email.read_secret.as_deref(),
-            Self::StripeRefund(_) | Self::Declared(_) => None,
+            Self::StripeRefund(_) | Self::GithubFile(_) | Self::Declared(_) => None,
         }
     }
 
@@ -82,7 +85,7 @@ impl ActionKind {
     #[must_use]
     pub fn declared(&self) -> Option<&Declared> {
         match self {
-            Self::StripeRefund(_) | Self::ResendEmail(_) => None,
+            Self::StripeRefund(_) | Self::ResendEmail(_) | Self::GithubFile(_) => None,
             Self::Declared(declared) => Some(declared),
         }
     }
@@ -136,6 +139,26 @@ impl EmailFence {
             Self::Recipients => "recipients",
         }
     }
+}
+
+/// The configuration of `github.file_update`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GithubFile {
+    /// The one repository that may be written to; any without it.
+    pub repository: Option<Repository>,
+    /// The one branch that may be written to; any without it.
+    pub branch: Option<String>,
+    /// The secret that reads and writes (`credential_secret`).
+    pub credential_secret: String,
+}
+
+/// `owner/name`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Repository {
+    /// A user or an organisation.
+    pub owner: String,
+    /// The repository's own name.
+    pub name: String,
 }
 
 /// A declared route.

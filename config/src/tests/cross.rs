@@ -75,6 +75,14 @@ fn adapters() {
                 "2:62: unknown key `red_secret`; did you mean `read_secret`?",
             ],
         ),
+        (
+            "[actions.x]\nadapter = { type = \"github.file_update\", repository = \"a/b/c\", branh = \"x\" }",
+            &[
+                "1:10: the adapter `github.file_update` needs `credential_secret`",
+                "2:55: `repository`: `a/b/c` is not a repository such as `owner/name`",
+                "2:64: unknown key `branh`; did you mean `branch`?",
+            ],
+        ),
         ("[actions.x]\nadapter = \"stripe.refund\"", &["2:11: `adapter` must be a table, not a string"]),
         (
             "[actions.x]\nadapter = { type = \"stripe.refnd\" }",
@@ -192,7 +200,7 @@ fn callers_limits_and_times() {
              [actions.refund]\nadapter = { type = \"github.file_update\" }",
             &[
                 "5:10: there is no action `refnd`; did you mean `refund`?",
-                "7:11: adapter `github.file_update` is not available in this version",
+                "6:10: the adapter `github.file_update` needs `credential_secret`",
             ],
         ),
     ]);

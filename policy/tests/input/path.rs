@@ -124,3 +124,30 @@ fn a_query_with_two_readings_is_refused() {
         assert_eq!(query::parse(Some(raw)), Err(ambiguity), "{raw:.40}");
     }
 }
+
+#[test]
+fn encoded_slashes_are_taken_for_slashes_only_where_asked() {
+    use Ambiguity as A;
+    let table: [(&str, Result<(Option<usize>, &[&str]), A>); 9] = [
+        ("/c/docs%2Fa.md", Ok((Some(1), &["c", "docs", "a.md"]))),
+        ("/c/docs%2fa%2Fb", Ok((Some(1), &["c", "docs", "a", "b"]))),
+        ("/c%2Fdocs/a", Ok((Some(0), &["c", "docs", "a"]))),
+        ("/c/docs/a", Ok((None, &["c", "docs", "a"]))),
+        ("/c/..%2Fa", Err(A::DotSegment)),
+        ("/c/a%2F%2Fb", Err(A::EmptySegment)),
+        ("/c/a%5Cb", Err(A::EncodedSeparator)),
+        ("/c/a%252Fb", Err(A::DoubleEncoding)),
+        ("/c/a%2Fb%3Bc", Err(A::Parameters)),
+    ];
+    for (raw, expected) in table {
+        let read = CanonicalPath::spread(raw);
+        let read = read.as_ref().map(|path| (path.opened_at(), path.segments()));
+        let expected =
+            expected.map(|(at, segments)| (at, segments.iter().map(|s| (*s).to_owned()).collect()));
+        assert_eq!(
+            read.map(|(at, segments)| (at, segments.to_vec())).map_err(|fault| *fault),
+            expected,
+            "{raw}"
+        );
+    }
+}

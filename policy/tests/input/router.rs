@@ -138,3 +138,22 @@ fn a_url_that_only_builds_is_remarked() {
     assert_eq!(remarks, [RouteRemark::NeverMatches { action: "a".to_owned() }]);
     assert!(actions(&router, "POST", "/eff_1").is_empty());
 }
+
+#[test]
+fn what_takes_the_rest_comes_last_and_is_known_by_any_method() {
+    let files = Route {
+        url: UrlTemplate::parse("https://a.example/x").unwrap().with_rest("path"),
+        ..routes()[4].clone()
+    };
+    let files = Route { action: "files".to_owned(), method: "POST".to_owned(), ..files };
+    let (router, remarks) = Router::build([routes(), vec![files]].concat());
+    assert_eq!(remarks, []);
+    assert_eq!(actions(&router, "POST", "/x/y"), ["both", "left", "right", "any", "files"]);
+    assert_eq!(actions(&router, "POST", "/x/y/z"), ["files"]);
+    let authority = Authority::parse("a.example", Some(443)).unwrap();
+    for (path, known) in [("/x/y%2Fz", true), ("/y/x%2Fz", false)] {
+        let path = CanonicalPath::spread(path).unwrap();
+        assert_eq!(router.knows_path(Scheme::Https, &authority, &path), known, "{path:?}");
+        assert_eq!(router.candidates("GET", Scheme::Https, &authority, &path, &[]), []);
+    }
+}

@@ -172,3 +172,45 @@ fn literal_segments_win_from_the_left() {
         assert!(template(narrow).specificity() > template(wide).specificity(), "{narrow} before {wide}");
     }
 }
+
+#[test]
+fn the_rest_of_a_path_is_one_value_with_slashes() {
+    let files = || template("https://a.example/repos/{{input.repo}}/contents").with_rest("path");
+    let authority = Authority::parse("a.example", Some(443)).unwrap();
+    for (path, captured) in [
+        ("/repos/r/contents/a.md", Some(("r", "a.md"))),
+        ("/repos/r/contents/docs/a%20b.md", Some(("r", "docs/a b.md"))),
+        ("/repos/r/contents/docs%2Fa.md", Some(("r", "docs/a.md"))),
+        ("/repos/r/contents/x/docs%2Fa.md", Some(("r", "x/docs/a.md"))),
+        ("/repos/r%2Fx/contents/a.md", None),
+        ("/repos/r/contents%2Fa.md", None),
+        ("/repos/r/contents", None),
+        ("/repos/r/contents/", None),
+        ("/repos/r/contents/a/", None),
+        ("/repos/r/other/a.md", None),
+    ] {
+        let read = CanonicalPath::parse(path).or_else(|_| CanonicalPath::spread(path)).unwrap();
+        let found = files().matches(Scheme::Https, &authority, &read, &[]);
+        let expected = captured.map(|(repo, path)| pairs(&[("repo", repo), ("path", path)]));
+        assert_eq!(found.map(|found| found.input), expected, "{path}");
+    }
+    // Where each segment has its own place, an encoded slash is no slash.
+    let plain = template("https://a.example/repos/{{input.a}}/{{input.b}}");
+    let spread = CanonicalPath::spread("/repos/a%2Fb").unwrap();
+    assert_eq!(plain.matches(Scheme::Https, &authority, &spread, &[]), None);
+
+    for (path, built) in [
+        ("docs/a b.md", Some("docs/a%20b.md")),
+        ("a.md", Some("a.md")),
+        ("../a", None),
+        ("a//b", None),
+        ("/a", None),
+        ("a/", None),
+        ("a;b", None),
+    ] {
+        let input = json!({"repo": "r", "path": path});
+        let url = files().build(&Scope::of_input(&input));
+        let expected = built.map(|path| format!("https://a.example/repos/r/contents/{path}"));
+        assert_eq!(url.ok(), expected, "{path}");
+    }
+}

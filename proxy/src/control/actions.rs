@@ -8,6 +8,7 @@ use oncegate_config::model::{Action, ActionKind};
 use oncegate_policy::action::ActionName;
 use serde_json::{Value, json};
 
+use super::adapter_action::{self, Shown};
 use super::answer::{ApiError, one, page};
 use super::auth::Asker;
 use super::page::Pagination;
@@ -50,38 +51,11 @@ pub(crate) fn name(snapshot: &Snapshot, text: &str) -> Result<ActionName, ApiErr
 
 /// One definition, in the words in which it could be sent.
 pub(crate) fn shown(action: &Action) -> Value {
+    let of_adapter = |shown: Shown| (json!({ "adapter": shown.adapter }), true, shown.impact, Value::Null);
     let (kind, governed, impact, verify) = match &action.kind {
-        ActionKind::StripeRefund(refund) => {
-            let config = json!({
-                "account": refund.account,
-                "mode": if refund.live { "live" } else { "test" },
-                "currency": refund.currency,
-                "faultDrill": action.fault_drill.map(|drill| drill.word()),
-            });
-            let adapter = json!({
-                "type": "stripe.refund", "config": config, "credentialSecret": refund.credential_secret,
-            });
-            let impact = json!({
-                "dimension": "money", "currency": refund.currency, "unit": refund.currency,
-                "amount": "input.amount", "bound": "exact",
-            });
-            (json!({ "adapter": adapter }), true, impact, Value::Null)
-        }
-        ActionKind::ResendEmail(email) => {
-            let config = json!({
-                "fence": email.fence.word(),
-                "readSecret": email.read_secret,
-                "faultDrill": action.fault_drill.map(|drill| drill.word()),
-            });
-            let adapter = json!({
-                "type": "resend.email_send", "config": config, "credentialSecret": email.credential_secret,
-            });
-            let impact = json!({
-                "dimension": "resource_mutations", "currency": null, "unit": "resource_mutations",
-                "amount": "count(input.to, input.cc, input.bcc)", "bound": "exact",
-            });
-            (json!({ "adapter": adapter }), true, impact, Value::Null)
-        }
+        ActionKind::StripeRefund(refund) => of_adapter(adapter_action::stripe_refund(action, refund)),
+        ActionKind::ResendEmail(email) => of_adapter(adapter_action::resend_email(action, email)),
+        ActionKind::GithubFile(file) => of_adapter(adapter_action::github_file(action, file)),
         ActionKind::Declared(declared) => (
             template_action::shown(declared),
             declared.governed,
