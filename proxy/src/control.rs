@@ -5,16 +5,19 @@
 //! is a read at the provider.
 
 mod actions;
+mod actions_write;
 mod adapter_action;
 mod answer;
 mod approvals;
 mod auth;
 mod body;
+mod definitions;
 mod effects;
 pub(crate) mod environment;
 mod guard;
 mod health;
 mod identity;
+mod import;
 mod invocations;
 mod invoke;
 mod limits;
@@ -30,6 +33,8 @@ pub mod serving;
 pub mod show;
 mod template_action;
 
+#[cfg(test)]
+pub(crate) use actions::shown as shown_action;
 #[cfg(test)]
 mod tests;
 pub mod tls;

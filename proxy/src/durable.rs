@@ -19,6 +19,19 @@ pub fn write(folder: &Path, name: &str, content: &[u8]) -> io::Result<()> {
     sync(folder)
 }
 
+/// The same for a file that is not there yet.
+///
+/// # Errors
+/// [`ErrorKind::AlreadyExists`], and what else the system said. Nothing is overwritten.
+pub fn write_new(folder: &Path, name: &str, content: &[u8]) -> io::Result<()> {
+    make(folder)?;
+    let mut file = tempfile::Builder::new().prefix(".oncegate-").tempfile_in(folder)?;
+    file.write_all(content)?;
+    file.as_file().sync_all()?;
+    file.persist_noclobber(folder.join(name)).map_err(|error| error.error)?;
+    sync(folder)
+}
+
 /// Removes a file; one that is not there is removed already.
 ///
 /// # Errors
@@ -59,6 +72,10 @@ mod tests {
         }
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&folder), mode(&folder.join("limits.toml"))), (0o700, 0o600));
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
+        let again = write_new(&folder, "limits.toml", b"three").unwrap_err();
+        assert_eq!(again.kind(), ErrorKind::AlreadyExists);
+        assert_eq!(fs::read_to_string(folder.join("limits.toml")).unwrap(), "two");
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
         for _ in 0..2 {
             remove(&folder, "limits.toml").unwrap();

@@ -29,6 +29,7 @@ pub mod tunnel;
 
 pub mod adapting;
 pub mod clock;
+mod definition;
 pub mod durable;
 pub mod load;
 pub mod logged;

@@ -11,7 +11,7 @@ use oncegate_config::{Fault, Source};
 use sha2::{Digest, Sha256};
 
 /// Most bytes of one configuration file.
-const FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
+pub(crate) const FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// A configuration that was read, and where it came from.
 #[derive(Clone, Debug)]

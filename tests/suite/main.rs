@@ -8,7 +8,9 @@
 
 mod adapter_github;
 mod adapter_resend;
+mod api_actions;
 mod api_guard;
+mod api_import;
 mod api_invoke;
 mod api_plain;
 mod api_previews;

@@ -49,6 +49,11 @@ pub(crate) fn name(snapshot: &Snapshot, text: &str) -> Result<ActionName, ApiErr
         .ok_or_else(|| ApiError::not_found("action"))
 }
 
+/// The id of an action.
+pub(crate) fn id(name: &ActionName) -> String {
+    format!("{ID_PREFIX}{name}")
+}
+
 /// One definition, in the words in which it could be sent.
 pub(crate) fn shown(action: &Action) -> Value {
     let of_adapter = |shown: Shown| (json!({ "adapter": shown.adapter }), true, shown.impact, Value::Null);
@@ -64,7 +69,7 @@ pub(crate) fn shown(action: &Action) -> Value {
         ),
     };
     let mut document = json!({
-        "id": format!("{ID_PREFIX}{}", action.name),
+        "id": id(&action.name),
         "name": action.name.as_str(),
         "description": action.description,
         "enabled": action.enabled,

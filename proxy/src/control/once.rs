@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex as BlockingMutex, PoisonError};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes, to_bytes};
-use axum::extract::{Request, State};
+use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -16,7 +16,7 @@ use sha2::{Digest, Sha256};
 use tokio::sync::Mutex;
 
 use super::answer::{ApiError, ErrorCode};
-use super::body;
+use super::{body, routes};
 use crate::state::Sidecar;
 
 /// How long an answer is kept.
@@ -89,7 +89,8 @@ async fn keyed(
 ) -> Result<Response, ApiError> {
     let Some(call) = call(&request)? else { return Ok(next.run(request).await) };
     let (parts, body) = request.into_parts();
-    let body = body::whole(body).await?;
+    let matched = parts.extensions.get::<MatchedPath>().map_or("", MatchedPath::as_str);
+    let body = body::whole_within(body, routes::body_bytes_max(matched)).await?;
     let asked: Digest32 = Sha256::digest(&body).into();
     let slot = once.slot(call, sidecar.clock.now());
     // Held while the first one runs: the second waits here.

@@ -8,8 +8,8 @@ use axum::routing::{delete, get, patch, post};
 use oncegate_policy::caller::Scope;
 
 use super::{
-    actions, approvals, effects, environment, health, identity, invocations, invoke, limits, limits_write,
-    previews, resolving,
+    BODY_BYTES_MAX, actions, actions_write, approvals, effects, environment, health, identity, import,
+    invocations, invoke, limits, limits_write, previews, resolving,
 };
 use crate::state::Sidecar;
 
@@ -88,6 +88,7 @@ routes! {
     get "/actions" Key => actions::list;
     get "/actions/{ref}" Key => actions::get;
     post "/actions/{ref}/invoke" Scoped(ActionsInvoke) => invoke::invoke;
+    get "/actions/{ref}/versions" Key => actions_write::versions;
     post "/actions/{ref}/previews" Scoped(ActionsInvoke) => previews::make;
     post "/actions/previews/{id}/refresh" Scoped(ActionsInvoke) => previews::refresh;
     get "/actions/previews/{id}" Key => previews::get;
@@ -113,6 +114,10 @@ routes! {
 routes! {
     /// What clients send again under one `Idempotency-Key` when the answer is lost.
     ONCE once_routes "/api/v2"
+    post "/actions" Scoped(ActionsGovern) => actions_write::create;
+    patch "/actions/{ref}" Scoped(ActionsGovern) => actions_write::change;
+    delete "/actions/{ref}" Scoped(ActionsGovern) => actions_write::remove;
+    post "/actions/import" Scoped(ActionsGovern) => import::import;
     post "/actions/invocations/{id}/resolve" Scoped(ActionsResolve) => invocations::resolve;
     post "/actions/effects/{id}/reconcile" Scoped(ActionsInvoke) => effects::reconcile;
     post "/actions/effects/{id}/notes" Scoped(ActionsResolve) => resolving::note;
@@ -126,6 +131,11 @@ routes! {
 /// Every route.
 pub fn all() -> impl Iterator<Item = &'static Route> {
     [HEALTH, PLAIN, ONCE].into_iter().flatten()
+}
+
+/// Most bytes of a request's body, by the path as the router matched it.
+pub(super) fn body_bytes_max(matched: &str) -> usize {
+    if matched == "/api/v2/actions/import" { import::BYTES_MAX } else { BODY_BYTES_MAX }
 }
 
 /// What is asked of whoever calls this method of a path, as the router matched it.

@@ -1,0 +1,171 @@
+//! Making, changing and removing definitions, and what they were before. Clients send these again under one key; a
+//! definition that is there already, word for word, is no conflict either.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::Response;
+use oncegate_policy::action::ActionName;
+use oncegate_policy::url_template::{Scheme, UrlTemplate};
+use oncegate_store::read::EffectFilter;
+use serde_json::{Map, Value, json};
+use toml::Table;
+
+use super::answer::{ApiError, ErrorCode, created, one, page};
+use super::auth::Asker;
+use super::definitions::{Edit, Standing, by_hand, faulty};
+use super::page::Pagination;
+use super::params::Id;
+use super::{BODY_BYTES_MAX, actions, body};
+use crate::definition::{Problem, entry};
+use crate::state::{Sidecar, Snapshot};
+
+/// What the effects of an action are read back by.
+const READ_BACK_BY: [&str; 3] = ["method", "url", "adapter"];
+
+/// `POST /actions`
+pub(crate) async fn create(
+    State(sidecar): State<Arc<Sidecar>>,
+    asker: Asker,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let members = members(body).await?;
+    let name = name(&members)?;
+    let entry = entry::created(&members).map_err(faulty)?;
+    secure(&sidecar.snapshot(), &entry).map_err(|problem| faulty(vec![problem]))?;
+    let mut edit = Edit::begin(&sidecar).await?;
+    match edit.standing(&name) {
+        Standing::Nothing => {}
+        Standing::Managed(known) if *known == entry => {
+            edit.record(&asker, &[&name]).await?;
+            return Ok(one(edit.shown(&name)?));
+        }
+        Standing::Managed(_) => return Err(exists(&name)),
+        Standing::ByHand => return Err(by_hand(&name)),
+    }
+    edit.defined.set(name.as_str(), entry);
+    let warnings = edit.take(&asker, &[&name]).await?;
+    tracing::info!(caller.name = %asker.name, action = %name, "an action was defined");
+    Ok(created(with_warnings(edit.shown(&name)?, warnings)))
+}
+
+/// `PATCH /actions/{ref}`: what is left out is kept.
+pub(crate) async fn change(
+    State(sidecar): State<Arc<Sidecar>>,
+    asker: Asker,
+    Id(text): Id,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let members = members(body).await?;
+    let mut edit = Edit::begin(&sidecar).await?;
+    let name = actions::name(&sidecar.snapshot(), &text)?;
+    if members.get("name").is_some_and(|new| !new.is_null() && new.as_str() != Some(name.as_str())) {
+        return Err(ApiError::parameter("name", "what it is: effects, limits and versions go by it"));
+    }
+    let known = edit.managed(&name)?.clone();
+    let entry = entry::changed(&known, &members).map_err(faulty)?;
+    if entry == known {
+        return Ok(one(edit.shown(&name)?));
+    }
+    secure(&sidecar.snapshot(), &entry).map_err(|problem| faulty(vec![problem]))?;
+    if READ_BACK_BY.iter().any(|key| entry.get(*key) != known.get(*key)) {
+        nothing_open(&sidecar, &name, "changed in what its effects are read back by").await?;
+    }
+    edit.defined.set(name.as_str(), entry);
+    let warnings = edit.take(&asker, &[&name]).await?;
+    tracing::info!(caller.name = %asker.name, action = %name, "an action was changed");
+    Ok(one(with_warnings(edit.shown(&name)?, warnings)))
+}
+
+/// `DELETE /actions/{ref}`: its versions and its effects stay in the record.
+pub(crate) async fn remove(
+    State(sidecar): State<Arc<Sidecar>>,
+    asker: Asker,
+    Id(text): Id,
+) -> Result<Response, ApiError> {
+    let mut edit = Edit::begin(&sidecar).await?;
+    let name = actions::name(&sidecar.snapshot(), &text)?;
+    edit.managed(&name)?;
+    nothing_open(&sidecar, &name, "removed").await?;
+    edit.defined.remove(name.as_str());
+    edit.take(&asker, &[]).await?;
+    tracing::info!(caller.name = %asker.name, action = %name, "an action was removed");
+    Ok(one(json!({ "deleted": true, "id": actions::id(&name), "name": name.as_str() })))
+}
+
+/// `GET /actions/{ref}/versions`, oldest first.
+pub(crate) async fn versions(
+    State(sidecar): State<Arc<Sidecar>>,
+    _asker: Asker,
+    Id(text): Id,
+) -> Result<Response, ApiError> {
+    let edit = Edit::begin(&sidecar).await?;
+    let name = actions::name(&sidecar.snapshot(), &text)?;
+    let versions = edit.versions(&name).await?;
+    let pagination = Pagination::whole(versions.len());
+    Ok(page(versions, pagination))
+}
+
+/// The members of a definition, or of a change.
+async fn members(body: Body) -> Result<Map<String, Value>, ApiError> {
+    let Value::Object(members) = body::strict_object(body, BODY_BYTES_MAX).await? else {
+        return Err(ApiError::new(ErrorCode::Validation, "the body must be a JSON object"));
+    };
+    Ok(members)
+}
+
+fn name(members: &Map<String, Value>) -> Result<ActionName, ApiError> {
+    let expected = "1 to 64 letters, digits, `_`, `.` and `-`, not beginning with `.`, and not import, invocations, \
+                    effects or previews";
+    let name = members.get("name").and_then(Value::as_str).and_then(ActionName::parse);
+    name.ok_or_else(|| ApiError::parameter("name", expected))
+}
+
+/// A governed write goes over TLS, unless an operator has declared its host to be plain.
+pub(super) fn secure(snapshot: &Snapshot, entry: &Table) -> Result<(), Problem> {
+    let governed = entry.get("governed").and_then(toml::Value::as_bool) == Some(true);
+    let url = entry.get("url").and_then(toml::Value::as_str).and_then(|url| UrlTemplate::parse(url).ok());
+    let Some(url) = url.filter(|url| governed && url.scheme() == Scheme::Http) else { return Ok(()) };
+    if snapshot.host(url.authority()).is_some_and(|host| !host.implied && host.plain) {
+        return Ok(());
+    }
+    let message = "a governed action's `urlTemplate` must begin with `https://`; an operator may declare a plain host \
+                   in the configuration";
+    Err(Problem::new("urlTemplate", message))
+}
+
+/// The effects that are not settled are read back by what the definition says.
+async fn nothing_open(sidecar: &Arc<Sidecar>, name: &ActionName, what: &str) -> Result<(), ApiError> {
+    let filter = EffectFilter {
+        action: Some(name.clone()),
+        unresolved: Some(true),
+        limit: 1,
+        ..EffectFilter::default()
+    };
+    let open =
+        sidecar.store.list(filter).await.map_err(|error| ApiError::internal("list effects", &error))?;
+    if open.total == 0 {
+        return Ok(());
+    }
+    let message = format!(
+        "{} effects of {name} are not settled: it cannot be {what} before they are. `oncegate effects --unresolved` \
+         lists them.",
+        open.total
+    );
+    Err(ApiError::new(ErrorCode::Conflict, message)
+        .with_details(json!({ "reason": "open_effects", "open": open.total })))
+}
+
+fn exists(name: &ActionName) -> ApiError {
+    ApiError::new(ErrorCode::Conflict, format!("an action {name} exists already, and says something else"))
+        .with_details(json!({ "reason": "exists" }))
+}
+
+fn with_warnings(mut shown: Value, warnings: Vec<(String, String)>) -> Value {
+    if let Some(members) = shown.as_object_mut() {
+        let said: Vec<_> = warnings.into_iter().map(|(_, warning)| warning).collect();
+        members.insert("warnings".to_owned(), said.into());
+    }
+    shown
+}
