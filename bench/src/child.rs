@@ -66,11 +66,7 @@ impl Child {
     /// # Errors
     /// It is gone, or the system does not tell.
     pub fn cpu(&self) -> Result<Duration, Failure> {
-        let stat =
-            fs::read_to_string(format!("/proc/{}/stat", self.pid)).during("read a child's CPU time")?;
-        let ticks =
-            ticks(&stat).ok_or_else(|| Failure::new("read a child's CPU time", "it cannot be read"))?;
-        Ok(Duration::from_micros(ticks * TICK_US))
+        cpu_of(&self.pid.to_string())
     }
 
     /// Resident memory, in KiB.
@@ -102,6 +98,17 @@ impl Child {
             }
         }
     }
+}
+
+/// User and system time of a process, by its number or as `self`.
+///
+/// # Errors
+/// It is gone, or the system does not tell.
+pub fn cpu_of(process: &str) -> Result<Duration, Failure> {
+    const STEP: &str = "read the CPU time of a process";
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).during(STEP)?;
+    let ticks = ticks(&stat).ok_or_else(|| Failure::new(STEP, "it cannot be read"))?;
+    Ok(Duration::from_micros(ticks * TICK_US))
 }
 
 /// User and system time, in clock ticks: the 14th and 15th field. The 2nd may hold anything, in parentheses.

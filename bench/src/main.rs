@@ -33,6 +33,15 @@ enum Command {
     Startup(Options),
     /// Bytes on disk per settled effect
     Disk(Options),
+    /// The record alone, without a proxy: governed writes into the store, and into the least journal
+    Store {
+        /// Writes of each line
+        #[arg(long, default_value_t = 6_000)]
+        writes: u64,
+        /// Where the databases are made while it runs, on the disk that is to be measured [default: the system's]
+        #[arg(long)]
+        dir: Option<PathBuf>,
+    },
     /// Serve as Oncegate (a child of the rig)
     #[command(hide = true)]
     ServeOncegate { dir: PathBuf },
@@ -90,6 +99,7 @@ fn run(command: Command) -> Result<bool, Failure> {
     let (parts, options) = match command {
         Command::ServeOncegate { dir } => return serve(roles::oncegate(&dir)),
         Command::ServeFloor { dir, origin, journal } => return serve(roles::floor(&dir, origin, journal)),
+        Command::Store { writes, dir } => return store(writes, dir.as_deref()),
         Command::All(options) => (Part::ALL.to_vec(), options),
         Command::Requests(options) => (part(Part::Requests), options),
         Command::Connections(options) => (part(Part::Connections), options),
@@ -117,6 +127,19 @@ fn run(command: Command) -> Result<bool, Failure> {
 }
 
 /// A child: the runtime of `oncegate serve`.
+fn store(writes: u64, dir: Option<&Path>) -> Result<bool, Failure> {
+    let made = match dir {
+        Some(dir) => tempfile::tempdir_in(dir),
+        None => tempfile::tempdir(),
+    };
+    let dir = made.during("make a directory for databases")?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().during("start a runtime")?;
+    let lines = runtime.block_on(measure::ledger::run(dir.path(), writes))?;
+    say(&measure::ledger::text(&lines));
+    Ok(true)
+}
+
 fn serve(role: impl Future<Output = Result<(), Failure>>) -> Result<bool, Failure> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().during("start a runtime")?;

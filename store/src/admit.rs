@@ -5,7 +5,7 @@ use std::time::Duration;
 use oncegate_policy::action::ActionName;
 use oncegate_policy::admission::{Asked, Decision, decide};
 use oncegate_policy::caller::CallerName;
-use oncegate_policy::effect::Outcome;
+use oncegate_policy::effect::{Outcome, Stage};
 use oncegate_policy::id::{ApprovalId, EffectId, InvocationId};
 use oncegate_policy::impact::Impact;
 use oncegate_policy::preview::BoundPreview;
@@ -18,10 +18,11 @@ use crate::claim::{Claimed, DispatchPermit};
 use crate::error::{Fault, StoreError};
 use crate::events::Event;
 use crate::facts::{self, Asking};
-use crate::holds::{self, Reserved, Wanted};
+use crate::holds::{self, Reserved, Room, Wanted};
+use crate::insert::Entry;
 use crate::view::{EffectView, StoredRequest};
 use crate::writer::{Step, Tx};
-use crate::{Store, insert, preview, row};
+use crate::{Store, insert, preview, read, row};
 
 const ADMIT: Step = Step::new("admit an effect").failing_at("before_commit", "after_commit");
 const AUDIT: Step = Step::new("record a refusal");
@@ -115,7 +116,7 @@ impl Store {
     /// Nothing may be sent on any error.
     pub async fn admit(&self, new: NewEffect, now: Timestamp) -> Result<Admitted, StoreError> {
         let waiting_max = self.inner.queue_capacity;
-        let inside = self.inner.writer.write(ADMIT, waiting_max, move |tx| admit(tx, &new, now)).await?;
+        let inside = self.inner.writer.write(ADMIT, waiting_max, move |tx| admit(tx, new, now)).await?;
         Ok(match inside {
             Inside::Granted { claimed, effect } => {
                 Admitted::Granted { permit: DispatchPermit::of_committed(claimed), effect }
@@ -142,10 +143,13 @@ impl Store {
         let look = move |connection: &rusqlite::Connection| {
             let asking =
                 Asking { caller: &caller, action: &action, asked: &asked, subject: subject.as_deref() };
-            match decide(&asked, &facts::read(connection, &asking, now)?, now) {
-                Decision::Repeat(id) => Ok(row::by_id(connection, &id)?.map(|effect| effect.view)),
-                Decision::New { .. } | Decision::Refuse(_) => Ok(None),
-            }
+            // One snapshot: facts of different moments could make a repeat of what is none.
+            read::snapshot(connection, |inside| {
+                match decide(&asked, &facts::read(inside, &asking, now)?, now) {
+                    Decision::Repeat(id) => Ok(row::by_id(inside, &id)?.map(|effect| effect.view)),
+                    Decision::New { .. } | Decision::Refuse(_) => Ok(None),
+                }
+            })
         };
         self.inner.reader.read("look for a repeat", look).await
     }
@@ -163,7 +167,7 @@ impl Store {
     }
 }
 
-fn admit(tx: &mut Tx<'_>, new: &NewEffect, now: Timestamp) -> Result<Inside, Fault> {
+fn admit(tx: &mut Tx<'_>, new: NewEffect, now: Timestamp) -> Result<Inside, Fault> {
     let asking = Asking {
         caller: &new.caller,
         action: &new.action,
@@ -176,48 +180,56 @@ fn admit(tx: &mut Tx<'_>, new: &NewEffect, now: Timestamp) -> Result<Inside, Fau
             let effect = row::by_id(tx.connection, &id)?.ok_or(Fault::Gone { effect: id })?;
             return Ok(Inside::Repeat(effect.view));
         }
-        Decision::Refuse(refusal) => return refused(tx, new, refusal, now),
+        Decision::Refuse(refusal) => return refused(tx, &new, refusal, now),
     };
-    if let Some(refusal) = preview::refusal(tx, new, now)? {
-        return refused(tx, new, refusal, now);
+    if let Some(refusal) = preview::refusal(tx, &new, now)? {
+        return refused(tx, &new, refusal, now);
     }
-    if let Some(refusal) = unmet(tx, new)? {
-        return refused(tx, new, refusal, now);
+    if let Some(refusal) = unmet(tx, &new)? {
+        return refused(tx, &new, refusal, now);
+    }
+    let entry = Entry::of(&new, retry_of, now);
+    if let Some(lapse) = new.approval {
+        let approval = ApprovalId::from_ulid(&tx.fresh_ulid(now));
+        return park(tx, new, entry, approval, now.plus(lapse));
     }
     // Room is looked at before anything is written, so that a refusal leaves nothing behind but its audit row.
     let wanted =
         Wanted { action: &new.action, resource: new.resource.as_deref(), impact: new.impact.as_ref() };
-    let parked = new.approval.map(|lapse| (ApprovalId::from_ulid(&tx.fresh_ulid(now)), now.plus(lapse)));
-    if parked.is_none()
-        && let Reserved::NoRoom(refusal) = holds::room(tx, &wanted, now)?
-    {
-        return refused(tx, new, refusal, now);
+    match holds::room(tx, &wanted, now)? {
+        Reserved::Room(room) => claim_new(tx, new, entry, &room),
+        Reserved::NoRoom(refusal) => refused(tx, &new, refusal, now),
     }
-    let key = insert::insert(tx, new, retry_of.as_ref(), parked.as_ref(), now)?;
-    let Some((approval, expires_at)) = parked else { return claim_new(tx, key, new, &wanted, now) };
-    ask(tx, key, new, &approval, expires_at, now)?;
-    Ok(Inside::Parked(stored(tx, new)?))
 }
 
 /// Holds, attempt, event. Crash window: until the commit returns, no permit exists and no byte can leave; from
 /// then on a crash leaves a row that says `dispatching` with no living owner, which the sweep calls unknown.
-fn claim_new(
-    tx: &mut Tx<'_>,
-    key: i64,
-    new: &NewEffect,
-    wanted: &Wanted<'_>,
-    now: Timestamp,
-) -> Result<Inside, Fault> {
-    holds::take(tx, key, wanted)?;
+fn claim_new(tx: &mut Tx<'_>, new: NewEffect, entry: Entry, room: &Room) -> Result<Inside, Fault> {
+    let now = entry.now;
+    let key = insert::insert(tx, &new, &entry, None)?;
+    holds::take(tx, key, room)?;
     let attempt = tx.begin_dispatch(key, &new.effect, now)?;
-    admitted_event(tx, "admitted", "dispatching", new, now)?;
-    let effect = stored(tx, new)?;
+    admitted_event(tx, "admitted", "dispatching", &new, &entry)?;
     let claimed = tx.setting.living.claim(new.effect.clone(), attempt);
-    Ok(Inside::Granted { claimed, effect })
+    let stage = Stage::Dispatching { claimed_at: now, owner: tx.setting.owner.clone() };
+    Ok(Inside::Granted { claimed, effect: entry.view(new, stage) })
+}
+
+fn park(
+    tx: &mut Tx<'_>,
+    new: NewEffect,
+    entry: Entry,
+    approval: ApprovalId,
+    expires_at: Timestamp,
+) -> Result<Inside, Fault> {
+    let key = insert::insert(tx, &new, &entry, Some((&approval, expires_at)))?;
+    ask(tx, key, &new, &approval, expires_at, entry.now)?;
+    admitted_event(tx, "parked", "awaiting_approval", &new, &entry)?;
+    Ok(Inside::Parked(entry.view(new, Stage::AwaitingApproval { approval, expires_at })))
 }
 
 fn ask(
-    tx: &mut Tx<'_>,
+    tx: &Tx<'_>,
     key: i64,
     new: &NewEffect,
     approval: &ApprovalId,
@@ -238,12 +250,7 @@ fn ask(
             now.0,
             expires_at.0
         ])?;
-    admitted_event(tx, "parked", "awaiting_approval", new, now)
-}
-
-fn stored(tx: &Tx<'_>, new: &NewEffect) -> Result<EffectView, Fault> {
-    let effect = row::by_id(tx.connection, &new.effect)?;
-    effect.map(|effect| effect.view).ok_or_else(|| Fault::Gone { effect: new.effect.clone() })
+    Ok(())
 }
 
 fn refused(tx: &mut Tx<'_>, new: &NewEffect, refusal: Refusal, now: Timestamp) -> Result<Inside, Fault> {
@@ -278,13 +285,13 @@ fn admitted_event(
     kind: &'static str,
     stage: &str,
     new: &NewEffect,
-    now: Timestamp,
+    entry: &Entry,
 ) -> Result<(), Fault> {
     let mut detail = json!({
         "invocation": new.invocation.as_str(),
         "action": new.action.as_str(),
         "fingerprint": new.asked.fingerprint.as_str(),
-        "request": row::to_hex(&insert::digest(&new.request)),
+        "request": row::to_hex(&entry.digest),
         "provider_key": new.provider_key,
         "amount": new.impact.as_ref().and_then(|impact| impact.amount),
         "unit": new.impact.as_ref().map(|impact| impact.dimension.unit()),
@@ -293,7 +300,7 @@ fn admitted_event(
         members.insert("preview".to_owned(), bound.id.as_str().into());
     }
     let (effect, author) = (Some(&new.effect), Some(new.caller.as_str()));
-    tx.append(&Event { at: now, kind, effect, stage: Some(stage), author, text: None, detail })
+    tx.append(&Event { at: entry.now, kind, effect, stage: Some(stage), author, text: None, detail })
 }
 
 /// A dependency is met by the named outcome and by nothing else: pending and unknown do not count.

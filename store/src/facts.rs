@@ -15,7 +15,7 @@ use crate::row::{self, Columns};
 
 /// How many earlier identical requests are looked at for one that still counts. Open ones are found whatever
 /// their number; this bounds the work for an action that is asked again and again under chosen keys.
-const IDENTICAL_MAX: usize = 32;
+const IDENTICAL_MAX: i64 = 32;
 
 /// Who asks for what.
 pub(crate) struct Asking<'a> {
@@ -25,16 +25,36 @@ pub(crate) struct Asking<'a> {
     pub(crate) subject: Option<&'a str>,
 }
 
+/// One statement on effects that are in the way. A text is put together by the compiler, so that finding it in the
+/// statement cache costs no more than reading it.
+macro_rules! known {
+    ($rest:literal) => {
+        concat!(
+            "SELECT id, invocation, fingerprint, stage, result, settled_at, retried_by IS NOT NULL FROM effect WHERE ",
+            $rest
+        )
+    };
+}
+
+const UNDER_CALLER_KEY: &str = known!("caller = ?1 AND action = ?2 AND caller_key = ?3");
+const UNDER_DECLARED_KEY: &str = known!("action = ?1 AND declared_key = ?2 ORDER BY key DESC LIMIT 1");
+const OPEN_ON_SUBJECT: &str = known!(
+    "action = ?1 AND subject = ?2 AND subject IS NOT NULL
+         AND stage NOT IN ('settled', 'rejected') AND stage <> 'awaiting_approval' ORDER BY key LIMIT 1"
+);
+const RETRY_TARGET: &str = known!("invocation = ?1 AND action = ?2");
+const OPEN_IDENTICAL: &str = known!(
+    "fingerprint = ?2 AND action = ?1
+         AND stage NOT IN ('settled', 'rejected') ORDER BY key LIMIT 1"
+);
+const IDENTICAL: &str = known!("fingerprint = ?2 AND action = ?1 ORDER BY key DESC LIMIT ?3");
+
 /// Reads the facts. In the write transaction they cannot change before the claim; on a reader's connection they
 /// are good for recognising a repeat, and only for that.
 pub(crate) fn read(connection: &Connection, asking: &Asking<'_>, now: Timestamp) -> Result<Facts, Fault> {
     let (action, asked) = (asking.action.as_str(), asking.asked);
     let by_caller_key = match &asked.caller_key {
-        Some(key) => known(
-            connection,
-            "WHERE caller = ?1 AND action = ?2 AND caller_key = ?3",
-            [asking.caller.as_str(), action, &key.text],
-        )?,
+        Some(key) => known(connection, UNDER_CALLER_KEY, [asking.caller.as_str(), action, &key.text])?,
         None => None,
     };
     let plain_under_key = match &asked.caller_key {
@@ -42,24 +62,15 @@ pub(crate) fn read(connection: &Connection, asking: &Asking<'_>, now: Timestamp)
         None => None,
     };
     let by_declared_key = match &asked.declared_key {
-        Some(key) => known(
-            connection,
-            "WHERE action = ?1 AND declared_key = ?2 ORDER BY key DESC LIMIT 1",
-            [action, key.as_str()],
-        )?,
+        Some(key) => known(connection, UNDER_DECLARED_KEY, [action, key.as_str()])?,
         None => None,
     };
     let open_on_subject = match asking.subject {
-        Some(subject) => known(
-            connection,
-            "WHERE action = ?1 AND subject = ?2 AND subject IS NOT NULL
-                 AND stage NOT IN ('settled', 'rejected') AND stage <> 'awaiting_approval' ORDER BY key LIMIT 1",
-            [action, subject],
-        )?,
+        Some(subject) => known(connection, OPEN_ON_SUBJECT, [action, subject])?,
         None => None,
     };
     let retry_target = match &asked.retry_of {
-        Some(named) => known(connection, "WHERE invocation = ?1 AND action = ?2", [named.as_str(), action])?,
+        Some(named) => known(connection, RETRY_TARGET, [named.as_str(), action])?,
         None => None,
     };
     Ok(Facts {
@@ -77,28 +88,33 @@ pub(crate) fn read(connection: &Connection, asking: &Asking<'_>, now: Timestamp)
 /// `identical_within`, else the latest. The latest alone would forget an unknown behind a later failure.
 fn identical(connection: &Connection, asking: &Asking<'_>, now: Timestamp) -> Result<Option<Known>, Fault> {
     let (action, fingerprint) = (asking.action.as_str(), row::from_hex(&asking.asked.fingerprint));
-    let open = known(
-        connection,
-        "WHERE fingerprint = ?2 AND action = ?1
-             AND stage NOT IN ('settled', 'rejected') ORDER BY key LIMIT 1",
-        (action, fingerprint),
-    )?;
-    if open.is_some() {
-        return Ok(open);
-    }
-    let mut latest = None;
-    let mut statement = connection.prepare_cached(&format!(
-        "{KNOWN} WHERE fingerprint = ?2 AND action = ?1 ORDER BY key DESC LIMIT {IDENTICAL_MAX}"
-    ))?;
-    let mut rows = statement.query((action, fingerprint))?;
+    let mut statement = connection.prepare_cached(IDENTICAL)?;
+    let mut rows = statement.query((action, fingerprint, IDENTICAL_MAX))?;
+    let (mut seen, mut recent, mut latest, mut open) = (0_i64, None, None, None);
     while let Some(found) = rows.next()? {
         let found = read_known(found)?;
-        if counts_still(&found, asking.asked.identical_within, now) {
-            return Ok(Some(found));
+        seen += 1;
+        // The oldest of those that are open.
+        if is_open(&found) {
+            open = Some(found);
+        } else if recent.is_none() && counts_still(&found, asking.asked.identical_within, now) {
+            recent = Some(found);
+        } else {
+            latest = latest.or(Some(found));
         }
-        latest = latest.or(Some(found));
     }
-    Ok(latest)
+    if seen == IDENTICAL_MAX {
+        // There may be more of them: an open one is found behind however many.
+        open = known(connection, OPEN_IDENTICAL, (action, fingerprint))?;
+    }
+    Ok(open.or(recent).or(latest))
+}
+
+fn is_open(known: &Known) -> bool {
+    match known.standing {
+        Standing::AwaitingApproval | Standing::InFlight | Standing::Unknown => true,
+        Standing::Succeeded(_) | Standing::Failed | Standing::Rejected => false,
+    }
 }
 
 fn counts_still(known: &Known, within: Duration, now: Timestamp) -> bool {
@@ -118,11 +134,12 @@ pub(crate) fn halted(connection: &Connection) -> Result<Option<String>, Fault> {
     Ok(statement.query_row([], |found| found.get(0)).optional()?)
 }
 
-const KNOWN: &str =
-    "SELECT id, invocation, fingerprint, stage, result, settled_at, retried_by IS NOT NULL FROM effect";
-
-fn known(connection: &Connection, rest: &str, params: impl Params) -> Result<Option<Known>, Fault> {
-    let mut statement = connection.prepare_cached(&format!("{KNOWN} {rest}"))?;
+fn known(
+    connection: &Connection,
+    statement: &'static str,
+    params: impl Params,
+) -> Result<Option<Known>, Fault> {
+    let mut statement = connection.prepare_cached(statement)?;
     statement.query_row(params, |found| Ok(read_known(found))).optional()?.transpose()
 }
 

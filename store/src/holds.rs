@@ -1,7 +1,9 @@
 //! Room taken on limits. Counters stand beside each limit and move in the transaction that moves the hold.
 
+use oncegate_policy::action::ActionName;
+use oncegate_policy::effect::Stage;
 use oncegate_policy::id::EffectId;
-use oncegate_policy::impact::Dimension;
+use oncegate_policy::impact::{Bound, Dimension, Impact};
 use oncegate_policy::limit::{self, Limit, Period, Usage};
 use oncegate_policy::refusal::{Code, Refusal};
 use oncegate_policy::time::Timestamp;
@@ -9,6 +11,8 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::Fault;
 use crate::limits::{self, LimitRow};
+use crate::read::collect;
+use crate::row::Effect;
 use crate::view::EffectView;
 use crate::writer::Tx;
 
@@ -30,30 +34,102 @@ pub(crate) enum Ending {
 /// Whether there is room on every limit that applies. Called in the transaction that claims the dispatch, by the
 /// only writer: no two admissions can see the same room.
 pub(crate) fn room(tx: &Tx<'_>, wanted: &Wanted<'_>, now: Timestamp) -> Result<Reserved, Fault> {
-    for row in applicable(tx, wanted)? {
-        let usage = usage(tx.connection, &row, now)?;
-        let amount = wanted.impact.and_then(|impact| impact.amount);
+    let limits = applicable(tx, wanted)?;
+    let amount = wanted.impact.and_then(|impact| impact.amount);
+    for row in &limits {
+        let usage = usage(tx.connection, row, now)?;
         if !limit::fits(&row.limit, &usage, amount) {
             return Ok(Reserved::NoRoom(no_room(&row.limit, &usage, amount)));
         }
     }
-    Ok(Reserved::Room)
+    let limits = limits.into_iter().map(|row| row.key).collect();
+    Ok(Reserved::Room(Room { limits, amount: amount.unwrap_or(0) }))
+}
+
+/// Room that was found, on these limits, and is to be taken in the same transaction.
+pub(crate) struct Room {
+    limits: Vec<i64>,
+    amount: i64,
 }
 
 /// Takes the room that [`room`] has found.
-pub(crate) fn take(tx: &Tx<'_>, effect: i64, wanted: &Wanted<'_>) -> Result<(), Fault> {
-    let amount = wanted.impact.and_then(|impact| impact.amount).unwrap_or(0);
-    for row in applicable(tx, wanted)? {
-        tx.connection
-            .prepare_cached(
-                "INSERT INTO hold (effect, limit_key, amount, state) VALUES (?1, ?2, ?3, 'held')",
-            )?
-            .execute(params![effect, row.key, amount])?;
-        tx.connection
-            .prepare_cached("UPDATE impact_limit SET reserved = reserved + ?2 WHERE key = ?1")?
-            .execute(params![row.key, amount])?;
+pub(crate) fn take(tx: &Tx<'_>, effect: i64, room: &Room) -> Result<(), Fault> {
+    for limit in &room.limits {
+        hold(tx, effect, *limit, room.amount)?;
     }
     Ok(())
+}
+
+fn hold(tx: &Tx<'_>, effect: i64, limit: i64, amount: i64) -> Result<(), Fault> {
+    tx.connection
+        .prepare_cached("INSERT INTO hold (effect, limit_key, amount, state) VALUES (?1, ?2, ?3, 'held')")?
+        .execute(params![effect, limit, amount])?;
+    tx.connection
+        .prepare_cached("UPDATE impact_limit SET reserved = reserved + ?2 WHERE key = ?1")?
+        .execute(params![limit, amount])?;
+    Ok(())
+}
+
+/// Room that a limit gives to what was open before it applied: nobody was asked whether it fits.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Covered {
+    pub(crate) effects: u64,
+    pub(crate) amount: i64,
+}
+
+/// Lets a limit that is new, wider or named otherwise hold what is in flight or unknown: money whose fate is not known
+/// is not free because a limit was declared anew. What it holds already stays as it is. Work for each open effect.
+pub(crate) fn cover(tx: &Tx<'_>, row: &LimitRow) -> Result<Covered, Fault> {
+    let mut covered = Covered::default();
+    for open in open_effects(tx.connection, row)? {
+        let impact =
+            Impact { dimension: row.limit.dimension.clone(), amount: open.amount, bound: Bound::Exact };
+        if !row.limit.applies(&open.action, open.resource.as_deref(), &impact) {
+            continue;
+        }
+        let amount = open.amount.unwrap_or(0);
+        hold(tx, open.key, row.key, amount)?;
+        if open.unknown {
+            tx.connection
+                .prepare_cached(
+                    "UPDATE impact_limit SET unknown_exposure = unknown_exposure + ?2 WHERE key = ?1",
+                )?
+                .execute(params![row.key, amount])?;
+        }
+        covered.effects = covered.effects.saturating_add(1);
+        covered.amount = covered.amount.saturating_add(amount);
+    }
+    Ok(covered)
+}
+
+struct OpenEffect {
+    key: i64,
+    action: ActionName,
+    resource: Option<String>,
+    amount: Option<i64>,
+    unknown: bool,
+}
+
+/// What is in flight or unknown, counts what the limit counts, and is not held by it.
+fn open_effects(connection: &Connection, row: &LimitRow) -> Result<Vec<OpenEffect>, Fault> {
+    // The index of what is open; left to itself SQLite reads the whole table.
+    let mut statement = connection.prepare_cached(
+        "SELECT key, action, resource, amount, stage = 'reconciling' FROM effect INDEXED BY effect_open
+         WHERE stage NOT IN ('settled', 'rejected') AND stage IN ('dispatching', 'reconciling')
+             AND dimension = ?1 AND unit = ?2
+             AND NOT EXISTS (SELECT 1 FROM hold WHERE hold.effect = effect.key AND hold.limit_key = ?3)
+         ORDER BY key",
+    )?;
+    let dimension = &row.limit.dimension;
+    collect(&mut statement.query(params![dimension.word(), dimension.unit(), row.key])?, |columns| {
+        Ok(OpenEffect {
+            key: columns.next()?,
+            action: columns.word("action", ActionName::parse)?,
+            resource: columns.next()?,
+            amount: columns.next()?,
+            unknown: columns.next()?,
+        })
+    })
 }
 
 fn applicable(tx: &Tx<'_>, wanted: &Wanted<'_>) -> Result<Vec<LimitRow>, Fault> {
@@ -65,9 +141,9 @@ fn applicable(tx: &Tx<'_>, wanted: &Wanted<'_>) -> Result<Vec<LimitRow>, Fault> 
 
 /// What asks for room.
 pub(crate) struct Wanted<'a> {
-    pub(crate) action: &'a oncegate_policy::action::ActionName,
+    pub(crate) action: &'a ActionName,
     pub(crate) resource: Option<&'a str>,
-    pub(crate) impact: Option<&'a oncegate_policy::impact::Impact>,
+    pub(crate) impact: Option<&'a Impact>,
 }
 
 impl<'a> Wanted<'a> {
@@ -78,8 +154,8 @@ impl<'a> Wanted<'a> {
 
 /// Whether there was room.
 pub(crate) enum Reserved {
-    /// On every limit, or none applies.
-    Room,
+    /// On every limit that applies, if one does.
+    Room(Room),
     /// Not on this one.
     NoRoom(Refusal),
 }
@@ -119,62 +195,55 @@ pub(crate) fn usage(connection: &Connection, row: &LimitRow, now: Timestamp) -> 
 
 /// The effect became unknown: what it holds is counted as exposure too.
 pub(crate) fn expose(tx: &Tx<'_>, effect: i64) -> Result<(), Fault> {
-    for (_, limit_key, amount) in open_holds(tx.connection, effect)? {
+    for held in open_holds(tx.connection, effect)? {
         tx.connection
             .prepare_cached(
                 "UPDATE impact_limit SET unknown_exposure = unknown_exposure + ?2 WHERE key = ?1",
             )?
-            .execute(params![limit_key, amount])?;
+            .execute(params![held.limit, held.amount])?;
     }
     Ok(())
 }
 
 /// The effect is settled: each hold ends, once. A success is consumed in the period of its last write.
-pub(crate) fn end(
-    tx: &Tx<'_>,
-    effect: i64,
-    was_unknown: bool,
-    ending: &Ending,
-    now: Timestamp,
-) -> Result<(), Fault> {
-    let holds = open_holds(tx.connection, effect)?;
-    if holds.is_empty() {
-        return Ok(());
-    }
-    let written_at = last_write(tx.connection, effect)?.unwrap_or(now);
-    for (hold, limit_key, amount) in holds {
-        let row = limits::by_key(tx.connection, limit_key)?;
+pub(crate) fn end(tx: &Tx<'_>, effect: &Effect, ending: &Ending, now: Timestamp) -> Result<(), Fault> {
+    let was_unknown = matches!(effect.view.stage, Stage::Reconciling { .. });
+    for held in open_holds(tx.connection, effect.key)? {
         let consumed = match ending {
-            Ending::Consumed => amount,
+            Ending::Consumed => held.amount,
             Ending::Released => 0,
             Ending::Actual { amounts, otherwise_consumed } => amounts
                 .iter()
-                .find(|(dimension, _)| *dimension == row.limit.dimension)
-                .map_or(if *otherwise_consumed { amount } else { 0 }, |(_, actual)| *actual),
+                .find(|(dimension, _)| *dimension == held.dimension)
+                .map_or(if *otherwise_consumed { held.amount } else { 0 }, |(_, actual)| *actual),
         };
         let state =
             if consumed == 0 && !matches!(ending, Ending::Consumed) { "released" } else { "consumed" };
         tx.connection
             .prepare_cached("UPDATE hold SET state = ?2, consumed = ?3, ended_at = ?4 WHERE key = ?1")?
-            .execute(params![hold, state, consumed, now.0])?;
-        let exposed = if was_unknown { amount } else { 0 };
+            .execute(params![held.key, state, consumed, now.0])?;
+        let exposed = if was_unknown { held.amount } else { 0 };
         tx.connection
             .prepare_cached(
                 "UPDATE impact_limit SET reserved = reserved - ?2, unknown_exposure = unknown_exposure - ?3 WHERE key = ?1",
             )?
-            .execute(params![limit_key, amount, exposed])?;
+            .execute(params![held.limit, held.amount, exposed])?;
         if consumed > 0 {
-            consume(tx.connection, &row, consumed, written_at)?;
+            // Only what is unknown can have been written again since it was claimed.
+            let written_at = match effect.view.claimed_at {
+                Some(claimed_at) if !was_unknown => claimed_at,
+                Some(_) | None => last_write(tx.connection, effect.key)?.unwrap_or(now),
+            };
+            consume(tx.connection, &held, consumed, written_at)?;
         }
     }
     Ok(())
 }
 
-fn consume(connection: &Connection, row: &LimitRow, amount: i64, at: Timestamp) -> Result<(), Fault> {
-    let own = row.limit.period;
-    add_consumption(connection, row.key, Period::Day, Period::Day.start(at), amount)?;
-    if own != Period::Day {
-        add_consumption(connection, row.key, own, own.start(at), amount)?;
+fn consume(connection: &Connection, held: &Held, amount: i64, at: Timestamp) -> Result<(), Fault> {
+    add_consumption(connection, held.limit, Period::Day, Period::Day.start(at), amount)?;
+    if held.period != Period::Day {
+        add_consumption(connection, held.limit, held.period, held.period.start(at), amount)?;
     }
     Ok(())
 }
@@ -203,11 +272,29 @@ fn last_write(connection: &Connection, effect: i64) -> Result<Option<Timestamp>,
     Ok(at.map(Timestamp))
 }
 
-fn open_holds(connection: &Connection, effect: i64) -> Result<Vec<(i64, i64, i64)>, Fault> {
-    let mut statement = connection
-        .prepare_cached("SELECT key, limit_key, amount FROM hold WHERE effect = ?1 AND state = 'held'")?;
-    let holds = statement.query_map([effect], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
-    Ok(holds.collect::<Result<_, _>>()?)
+/// A hold that has not ended, with what its limit counts.
+struct Held {
+    key: i64,
+    limit: i64,
+    amount: i64,
+    dimension: Dimension,
+    period: Period,
+}
+
+fn open_holds(connection: &Connection, effect: i64) -> Result<Vec<Held>, Fault> {
+    let mut statement = connection.prepare_cached(
+        "SELECT h.key, h.limit_key, h.amount, l.dimension, l.unit, l.period
+         FROM hold h JOIN impact_limit l ON l.key = h.limit_key WHERE h.effect = ?1 AND h.state = 'held'",
+    )?;
+    collect(&mut statement.query([effect])?, |columns| {
+        Ok(Held {
+            key: columns.next()?,
+            limit: columns.next()?,
+            amount: columns.next()?,
+            dimension: Dimension::from_words(&columns.next::<String>()?, &columns.next::<String>()?),
+            period: columns.word("period", Period::parse)?,
+        })
+    })
 }
 
 /// Whether an effect is named that the record does not have, for refusals.

@@ -1,5 +1,6 @@
 //! The rows of a new effect.
 
+use oncegate_policy::effect::Stage;
 use oncegate_policy::id::{ApprovalId, AttemptId, EffectId, InvocationId};
 use oncegate_policy::time::Timestamp;
 use rusqlite::{OptionalExtension, params};
@@ -7,20 +8,78 @@ use sha2::{Digest, Sha256};
 
 use crate::admit::NewEffect;
 use crate::error::Fault;
-use crate::view::StoredRequest;
+use crate::view::{EffectView, StoredRequest};
 use crate::writer::Tx;
 use crate::{preview, row};
+
+/// What is worked out once and written to more than one place.
+pub(crate) struct Entry {
+    pub(crate) now: Timestamp,
+    /// SHA-256 of the request as it was prepared.
+    pub(crate) digest: [u8; 32],
+    headers: String,
+    target: String,
+    retry_of: Option<InvocationId>,
+}
+
+impl Entry {
+    pub(crate) fn of(new: &NewEffect, retry_of: Option<InvocationId>, now: Timestamp) -> Self {
+        let headers = row::headers_to(&new.request.headers);
+        let target = target(&new.request.method, &new.request.url);
+        Self { now, digest: digest(&new.request, &headers), headers, target, retry_of }
+    }
+
+    /// The effect as it was inserted, without reading it back.
+    pub(crate) fn view(self, new: NewEffect, stage: Stage) -> EffectView {
+        let (claimed_at, approval) = match &stage {
+            Stage::Dispatching { claimed_at, .. } => (Some(*claimed_at), None),
+            Stage::AwaitingApproval { approval, .. } => (None, Some(approval.clone())),
+            Stage::Ready | Stage::Reconciling { .. } | Stage::Settled(_) | Stage::Rejected(_) => (None, None),
+        };
+        EffectView {
+            id: new.effect,
+            invocation: new.invocation,
+            caller: new.caller,
+            action: new.action,
+            listener: new.listener.to_owned(),
+            stage,
+            subject: new.subject,
+            resource: new.resource,
+            impact: new.impact,
+            provider_key: new.provider_key,
+            caller_key: new.asked.caller_key.map(|key| key.text),
+            declared_key: new.asked.declared_key,
+            fingerprint: new.asked.fingerprint,
+            request_digest: row::to_hex(&self.digest),
+            target: self.target,
+            response: None,
+            last_loss: None,
+            never_sent: None,
+            created_at: self.now,
+            claimed_at,
+            unknown_since: None,
+            looks: 0,
+            can_read_back: new.can_read_back,
+            replay_until: new.replay_until,
+            retry_of: self.retry_of,
+            retried_by: None,
+            compensates: new.compensates,
+            approval,
+            preview: new.preview.map(|bound| bound.id),
+            drill: new.drill,
+        }
+    }
+}
 
 /// The effect, its prepared request, what it depends on, and the link to what it retries. Claimed at once, or parked
 /// under an approval.
 pub(crate) fn insert(
     tx: &Tx<'_>,
     new: &NewEffect,
-    retry_of: Option<&InvocationId>,
-    parked: Option<&(ApprovalId, Timestamp)>,
-    now: Timestamp,
+    entry: &Entry,
+    parked: Option<(&ApprovalId, Timestamp)>,
 ) -> Result<i64, Fault> {
-    let impact = new.impact.as_ref();
+    let (impact, now) = (new.impact.as_ref(), entry.now);
     let claimed = parked.is_none();
     tx.connection
         .prepare_cached(
@@ -49,9 +108,9 @@ pub(crate) fn insert(
             new.provider_key,
             new.replay_until.map(|at| at.0),
             new.can_read_back,
-            target(&new.request.method, &new.request.url),
-            digest(&new.request),
-            retry_of.map(InvocationId::as_str),
+            entry.target,
+            entry.digest,
+            entry.retry_of.as_ref().map(InvocationId::as_str),
             new.compensates.as_ref().map(EffectId::as_str),
             new.drill,
             now.0,
@@ -63,22 +122,17 @@ pub(crate) fn insert(
             new.preview.as_ref().map(|bound| bound.id.as_str()),
         ])?;
     let key = tx.connection.last_insert_rowid();
-    insert_beside(tx, key, new, retry_of)?;
+    insert_beside(tx, key, new, entry)?;
     Ok(key)
 }
 
-fn insert_beside(
-    tx: &Tx<'_>,
-    key: i64,
-    new: &NewEffect,
-    retry_of: Option<&InvocationId>,
-) -> Result<(), Fault> {
+fn insert_beside(tx: &Tx<'_>, key: i64, new: &NewEffect, entry: &Entry) -> Result<(), Fault> {
     let request = &new.request;
     tx.connection
         .prepare_cached(
             "INSERT INTO request (effect, method, url, headers, memory, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
         )?
-        .execute(params![key, request.method, request.url, row::headers_to(&request.headers), new.memory, request.body])?;
+        .execute(params![key, request.method, request.url, entry.headers, new.memory, request.body])?;
     for (on, outcome) in &new.depends_on {
         tx.connection
             .prepare_cached("INSERT OR IGNORE INTO dependency SELECT ?1, key, ?3 FROM effect WHERE id = ?2")?
@@ -87,7 +141,7 @@ fn insert_beside(
     if let Some(bound) = &new.preview {
         preview::bind(tx, bound, key)?;
     }
-    if let Some(retried) = retry_of {
+    if let Some(retried) = &entry.retry_of {
         tx.connection
             .prepare_cached("UPDATE effect SET retried_by = ?2 WHERE invocation = ?1")?
             .execute(params![retried.as_str(), new.invocation.as_str()])?;
@@ -121,11 +175,9 @@ impl Tx<'_> {
 }
 
 /// What was prepared, for the receipt. The credential is not in it.
-pub(crate) fn digest(request: &StoredRequest) -> [u8; 32] {
+fn digest(request: &StoredRequest, headers: &str) -> [u8; 32] {
     let mut hasher = Sha256::new();
-    for part in
-        [request.method.as_bytes(), request.url.as_bytes(), row::headers_to(&request.headers).as_bytes()]
-    {
+    for part in [request.method.as_bytes(), request.url.as_bytes(), headers.as_bytes()] {
         hasher.update((part.len() as u64).to_be_bytes());
         hasher.update(part);
     }

@@ -2,7 +2,7 @@
 //!
 //! Everything that outlives a request is here: what was asked, what was claimed, what was seen, what is held.
 //! The rules themselves are in `oncegate-policy`; the database repeats the ones that must never break. The
-//! store sends nothing and reads no clock. Modules in reading order.
+//! store sends nothing and asks no clock what time it is: time is handed in. Modules in reading order.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -31,6 +31,7 @@ pub mod ready;
 pub mod record;
 pub mod replay;
 pub mod resolve;
+pub mod stats;
 pub mod sweep;
 pub mod view;
 
@@ -52,6 +53,7 @@ pub use plain::{Begun, NewPlain, PlainView};
 pub use preview::{CreatedPreview, NewPreview, PreviewView};
 pub use read::Reader;
 pub use record::Seen;
+pub use stats::StoreStats;
 pub use view::{EffectDetail, EffectView, Exposure, StoredRequest, StoredResponse};
 
 /// The memory of one sidecar. Clones share it; the last one to go closes it.

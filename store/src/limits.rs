@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::Store;
 use crate::error::{Fault, StoreError};
 use crate::events::Event;
-use crate::holds;
+use crate::holds::{self, Covered};
 use crate::row::Columns;
 use crate::view::Exposure;
 use crate::writer::{Step, Tx};
@@ -55,7 +55,7 @@ pub enum ChangedLimit {
 
 impl Store {
     /// Makes the limits those that are declared. One that is declared no more is archived and its holds still settle;
-    /// lowering one frees nothing. Returns each difference in words.
+    /// lowering one frees nothing. A new or wider one holds at once what is in flight or unknown. Returns each difference in words.
     ///
     /// # Errors
     /// The record could not be written: the limits are as before.
@@ -63,7 +63,7 @@ impl Store {
         self.inner.writer.write(SYNC, usize::MAX, move |tx| sync(tx, &limits, now)).await
     }
 
-    /// Makes a limit.
+    /// Makes a limit. It holds at once what is in flight or unknown and counts against it, whether that fits or not.
     ///
     /// # Errors
     /// The record could not be written.
@@ -156,22 +156,29 @@ fn sync(tx: &mut Tx<'_>, declared: &[Limit], now: Timestamp) -> Result<Vec<Strin
                     said(&row.limit),
                     said(limit)
                 ));
-                update(tx, &row, limit, now)?;
+                differences.extend(held(limit, update(tx, &row, limit, now)?));
             }
             None => match archived(tx.connection, limit)? {
                 // Declared again: what was consumed and held under it still counts.
                 Some(row) => {
                     differences.push(format!("limit {} is back: {}", limit.name, said(limit)));
-                    update(tx, &row, limit, now)?;
+                    differences.extend(held(limit, update(tx, &row, limit, now)?));
                 }
                 None => {
                     differences.push(format!("limit {} is new: {}", limit.name, said(limit)));
-                    insert(tx, limit, now)?;
+                    differences.extend(held(limit, insert(tx, limit, now)?));
                 }
             },
         }
     }
     Ok(differences)
+}
+
+/// What a limit holds from now on that was open before, in words.
+fn held(limit: &Limit, covered: Covered) -> Option<String> {
+    let Covered { effects, amount } = covered;
+    let (name, unit) = (&limit.name, limit.dimension.unit());
+    (effects > 0).then(|| format!("limit {name} holds {amount} {unit} of {effects} open effects"))
 }
 
 fn said(limit: &Limit) -> String {
@@ -180,7 +187,7 @@ fn said(limit: &Limit) -> String {
     format!("{} {} per {}{action}{prefix}", limit.amount, limit.dimension.unit(), limit.period.word())
 }
 
-fn insert(tx: &mut Tx<'_>, limit: &Limit, now: Timestamp) -> Result<(), Fault> {
+fn insert(tx: &mut Tx<'_>, limit: &Limit, now: Timestamp) -> Result<Covered, Fault> {
     let id = LimitId::from_ulid(&tx.fresh_ulid(now));
     tx.connection
         .prepare_cached(
@@ -198,10 +205,13 @@ fn insert(tx: &mut Tx<'_>, limit: &Limit, now: Timestamp) -> Result<(), Fault> {
             limit.resource_prefix,
             now.0
         ])?;
-    event(tx, "limit_made", &id, limit_json(limit), now)
+    let row = by_key(tx.connection, tx.connection.last_insert_rowid())?;
+    let covered = holds::cover(tx, &row)?;
+    event(tx, "limit_made", &id, limit_json(limit, covered), now)?;
+    Ok(covered)
 }
 
-fn update(tx: &mut Tx<'_>, row: &LimitRow, limit: &Limit, now: Timestamp) -> Result<(), Fault> {
+fn update(tx: &mut Tx<'_>, row: &LimitRow, limit: &Limit, now: Timestamp) -> Result<Covered, Fault> {
     tx.connection
         .prepare_cached(
             "UPDATE impact_limit SET name = ?2, period = ?3, amount = ?4, action = ?5, resource_prefix = ?6,
@@ -218,7 +228,9 @@ fn update(tx: &mut Tx<'_>, row: &LimitRow, limit: &Limit, now: Timestamp) -> Res
     if limit.period != row.limit.period && limit.period != Period::Day {
         recount(tx.connection, row.key, limit.period)?;
     }
-    event(tx, "limit_changed", &row.id, limit_json(limit), now)
+    let covered = holds::cover(tx, &by_key(tx.connection, row.key)?)?;
+    event(tx, "limit_changed", &row.id, limit_json(limit, covered), now)?;
+    Ok(covered)
 }
 
 /// Another period: its counters are built from the days, which are always kept.
@@ -257,7 +269,7 @@ fn event(
     tx.append(&Event { at: now, kind, effect: None, stage: None, author: None, text: None, detail })
 }
 
-fn limit_json(limit: &Limit) -> Value {
+fn limit_json(limit: &Limit, covered: Covered) -> Value {
     json!({
         "name": limit.name,
         "dimension": limit.dimension.word(),
@@ -266,51 +278,67 @@ fn limit_json(limit: &Limit) -> Value {
         "amount": limit.amount,
         "action": limit.action.as_ref().map(ActionName::as_str),
         "resource_prefix": limit.resource_prefix,
+        "held_effects": covered.effects,
+        "held_amount": covered.amount,
     })
 }
 
-const COLUMNS: &str =
-    "SELECT key, id, name, dimension, unit, period, amount, action, resource_prefix, reserved,
-    unknown_exposure, archived_at FROM impact_limit";
+/// One statement on limits, put together by the compiler.
+macro_rules! limits {
+    ($rest:literal) => {
+        concat!(
+            "SELECT key, id, name, dimension, unit, period, amount, action, resource_prefix, reserved, unknown_exposure,
+                 archived_at FROM impact_limit ",
+            $rest
+        )
+    };
+}
 
 /// The limits in use of one dimension.
 pub(crate) fn of_dimension(connection: &Connection, dimension: &Dimension) -> Result<Vec<LimitRow>, Fault> {
-    let rest = "WHERE archived_at IS NULL AND dimension = ?1 AND unit = ?2 ORDER BY key";
-    many(connection, rest, [dimension.word(), dimension.unit()])
+    let statement = limits!("WHERE archived_at IS NULL AND dimension = ?1 AND unit = ?2 ORDER BY key");
+    many(connection, statement, [dimension.word(), dimension.unit()])
 }
 
 /// One limit, in use or not.
 pub(crate) fn by_key(connection: &Connection, key: i64) -> Result<LimitRow, Fault> {
-    many(connection, "WHERE key = ?1", [key])?.pop().ok_or_else(|| gone(&key.to_string()))
+    many(connection, limits!("WHERE key = ?1"), [key])?.pop().ok_or_else(|| gone(&key.to_string()))
 }
 
 /// Every limit, archived ones last.
 pub(crate) fn exposures(connection: &Connection, now: Timestamp) -> Result<Vec<Exposure>, Fault> {
-    let rows = many(connection, "ORDER BY archived_at IS NOT NULL, name, key", [])?;
+    let rows = many(connection, limits!("ORDER BY archived_at IS NOT NULL, name, key"), [])?;
     rows.into_iter().map(|row| exposure(connection, row, now)).collect()
 }
 
 fn active(connection: &Connection) -> Result<Vec<LimitRow>, Fault> {
-    many(connection, "WHERE archived_at IS NULL ORDER BY key", [])
+    many(connection, limits!("WHERE archived_at IS NULL ORDER BY key"), [])
 }
 
 fn by_name(connection: &Connection, name: &str) -> Result<Option<LimitRow>, Fault> {
-    Ok(many(connection, "WHERE archived_at IS NULL AND name = ?1", [name])?.pop())
+    Ok(many(connection, limits!("WHERE archived_at IS NULL AND name = ?1"), [name])?.pop())
 }
 
 fn by_id(connection: &Connection, id: &LimitId) -> Result<Option<LimitRow>, Fault> {
-    Ok(many(connection, "WHERE id = ?1", [id.as_str()])?.pop())
+    Ok(many(connection, limits!("WHERE id = ?1"), [id.as_str()])?.pop())
 }
 
 /// The archived limit that this declaration continues, if there is one.
 fn archived(connection: &Connection, limit: &Limit) -> Result<Option<LimitRow>, Fault> {
-    let rest = "WHERE archived_at IS NOT NULL AND name = ?1 AND dimension = ?2 AND unit = ?3
-        ORDER BY archived_at DESC, key DESC LIMIT 1";
-    Ok(many(connection, rest, [limit.name.as_str(), limit.dimension.word(), limit.dimension.unit()])?.pop())
+    let statement = limits!(
+        "WHERE archived_at IS NOT NULL AND name = ?1 AND dimension = ?2 AND unit = ?3
+         ORDER BY archived_at DESC, key DESC LIMIT 1"
+    );
+    let named = [limit.name.as_str(), limit.dimension.word(), limit.dimension.unit()];
+    Ok(many(connection, statement, named)?.pop())
 }
 
-fn many(connection: &Connection, rest: &str, params: impl Params) -> Result<Vec<LimitRow>, Fault> {
-    let mut statement = connection.prepare_cached(&format!("{COLUMNS} {rest}"))?;
+fn many(
+    connection: &Connection,
+    statement: &'static str,
+    params: impl Params,
+) -> Result<Vec<LimitRow>, Fault> {
+    let mut statement = connection.prepare_cached(statement)?;
     let mut rows = statement.query(params)?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {

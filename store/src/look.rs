@@ -111,7 +111,7 @@ impl Store {
         let id = id.clone();
         let verb = move |tx: &mut Tx<'_>| match row::by_id(tx.connection, &id)? {
             None => Ok(Found::Missing),
-            Some(effect) => apply(tx, &effect, &finding, &looker, now),
+            Some(mut effect) => apply(tx, &mut effect, &finding, &looker, now),
         };
         self.inner.writer.write(FIND, usize::MAX, verb).await
     }
@@ -147,7 +147,7 @@ fn with_memory(connection: &Connection, effects: Vec<Effect>) -> Result<Vec<Look
 
 fn apply(
     tx: &mut Tx<'_>,
-    effect: &Effect,
+    effect: &mut Effect,
     finding: &Finding,
     looker: &Looker,
     now: Timestamp,
@@ -181,7 +181,8 @@ fn apply(
                 holds: Ending::Consumed,
             };
             tx.settled_response(effect, true, record(finding), now)?;
-            Ok(Found::Settled(tx.settle(effect, &end, fact(finding, &text, by), now)?))
+            tx.settle(effect, &end, fact(finding, &text, by), now)?;
+            Ok(Found::Settled(effect.view.clone()))
         }
         Settles::Failed => {
             let end = End {
@@ -190,7 +191,8 @@ fn apply(
                 holds: Ending::Released,
             };
             tx.settled_response(effect, false, record(finding), now)?;
-            Ok(Found::Settled(tx.settle(effect, &end, fact(finding, &text, by), now)?))
+            tx.settle(effect, &end, fact(finding, &text, by), now)?;
+            Ok(Found::Settled(effect.view.clone()))
         }
     }
 }

@@ -44,6 +44,7 @@ impl Store {
         let (living, living_plain) = (Arc::new(Living::default()), Arc::new(Living::default()));
         let setting = Setting {
             run,
+            owner: owner.clone(),
             schedule: options.schedule,
             living: Arc::clone(&living),
             living_plain: Arc::clone(&living_plain),

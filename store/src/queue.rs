@@ -53,6 +53,11 @@ impl<T> Queue<T> {
         Some(state.waiting.drain(..taken).collect())
     }
 
+    /// How many wait.
+    pub(crate) fn depth(&self) -> usize {
+        self.lock().waiting.len()
+    }
+
     /// Lets what is queued be taken, and nothing more in.
     pub(crate) fn close(&self) {
         self.lock().closed = true;

@@ -133,10 +133,13 @@ fn claim(tx: &mut Tx<'_>, effect: &Effect, now: Timestamp) -> Result<Inside, Fau
         let refusal = Refusal::new(Code::Halted, sentence);
         return Ok(Inside::Other(ReadyClaim::Halted(refusal, effect.view.clone())));
     }
-    if let Some(refusal) = in_the_way(tx, effect, now)? {
-        let view = reject(tx, effect, &refusal, now)?;
-        return Ok(Inside::Other(ReadyClaim::Rejected(refusal, view)));
-    }
+    let room = match in_the_way(tx, effect, now)? {
+        Reserved::Room(room) => room,
+        Reserved::NoRoom(refusal) => {
+            let view = reject(tx, effect, &refusal, now)?;
+            return Ok(Inside::Other(ReadyClaim::Rejected(refusal, view)));
+        }
+    };
     // The provider's memory of its key begins with the first use: the window is counted from now.
     let waited = now.0.saturating_sub(effect.view.created_at.0);
     tx.connection
@@ -145,7 +148,7 @@ fn claim(tx: &mut Tx<'_>, effect: &Effect, now: Timestamp) -> Result<Inside, Fau
              WHERE key = ?1",
         )?
         .execute(params![effect.key, now.0, tx.setting.run, waited])?;
-    holds::take(tx, effect.key, &Wanted::of(&effect.view))?;
+    holds::take(tx, effect.key, &room)?;
     let attempt = tx.begin_dispatch(effect.key, &effect.view.id, now)?;
     tx.append(&Event {
         at: now,
@@ -160,23 +163,21 @@ fn claim(tx: &mut Tx<'_>, effect: &Effect, now: Timestamp) -> Result<Inside, Fau
     Ok(Inside::Granted { claimed, effect: tx.again(effect)? })
 }
 
-fn in_the_way(tx: &Tx<'_>, effect: &Effect, now: Timestamp) -> Result<Option<Refusal>, Fault> {
+/// Every control again. Room is looked for last.
+fn in_the_way(tx: &Tx<'_>, effect: &Effect, now: Timestamp) -> Result<Reserved, Fault> {
     for (on, needed) in depends_on(tx.connection, effect.key)? {
         let found = row::by_id(tx.connection, &on)?;
         let outcome = found.map(|effect| effect.view.stage.outcome());
         if outcome != Some(needed) {
             let stands = outcome.map_or("not in the record", Outcome::word);
-            return Ok(Some(holds::unmet(&on, needed.word(), stands)));
+            return Ok(Reserved::NoRoom(holds::unmet(&on, needed.word(), stands)));
         }
     }
     if let Some(open) = open_on_subject(tx.connection, effect)? {
         let sentence = format!("Effect {open} on the same subject is not settled. Nothing was sent.");
-        return Ok(Some(Refusal::naming(Code::UnresolvedEffect, open, sentence)));
+        return Ok(Reserved::NoRoom(Refusal::naming(Code::UnresolvedEffect, open, sentence)));
     }
-    match holds::room(tx, &Wanted::of(&effect.view), now)? {
-        Reserved::Room => Ok(None),
-        Reserved::NoRoom(refusal) => Ok(Some(refusal)),
-    }
+    holds::room(tx, &Wanted::of(&effect.view), now)
 }
 
 /// While this one waited, another write on its subject may have begun.

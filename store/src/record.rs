@@ -158,12 +158,13 @@ impl Store {
     ) -> Result<EffectView, StoreError> {
         let (attempt, id, why) = (claim.claimed.attempt, claim.effect().clone(), why.to_owned());
         let verb = move |tx: &mut Tx<'_>| {
-            let effect = row::by_attempt(tx.connection, attempt)?.ok_or(Fault::Gone { effect: id })?;
+            let mut effect = row::by_attempt(tx.connection, attempt)?.ok_or(Fault::Gone { effect: id })?;
             if !matches!(effect.view.stage, Stage::Dispatching { .. }) {
                 return Ok(effect.view);
             }
             let fact = Fact { kind: "unanswered", author: Some("dispatch"), text: &why, detail: json!({}) };
-            tx.unknown(&effect, fact, now)
+            tx.unknown(&mut effect, fact, now)?;
+            Ok(effect.view)
         };
         self.inner.writer.write(MARK, usize::MAX, verb).await
     }
@@ -176,8 +177,9 @@ impl Store {
     pub async fn record(&self, claim: Claim, seen: Seen, now: Timestamp) -> Result<EffectView, StoreError> {
         let (attempt, id) = (claim.claimed.attempt, claim.effect().clone());
         let verb = move |tx: &mut Tx<'_>| {
-            let effect = row::by_attempt(tx.connection, attempt)?.ok_or(Fault::Gone { effect: id })?;
-            record(tx, &effect, attempt, &seen, now)
+            let mut effect = row::by_attempt(tx.connection, attempt)?.ok_or(Fault::Gone { effect: id })?;
+            record(tx, &mut effect, attempt, &seen, now)?;
+            Ok(effect.view)
         };
         // The claim lives until the commit is decided, so that no sweep calls the effect interrupted meanwhile.
         let recorded = self.inner.writer.write(RECORD, usize::MAX, verb).await;
@@ -194,12 +196,12 @@ impl Store {
 /// telling the agent first, a crash could leave an agent that knows more than the record.
 fn record(
     tx: &mut Tx<'_>,
-    effect: &Effect,
+    effect: &mut Effect,
     attempt: i64,
     seen: &Seen,
     now: Timestamp,
-) -> Result<EffectView, Fault> {
-    end_attempt(tx, attempt, seen, now)?;
+) -> Result<(), Fault> {
+    end_dispatch(tx, effect, attempt, seen, now)?;
     let since = match &effect.view.stage {
         Stage::Dispatching { .. } => None,
         Stage::Reconciling { since, .. } => Some(*since),
@@ -217,25 +219,22 @@ fn record(
     };
     let fact = Fact { kind: seen.word(), author: Some(seen.author()), text: &text, detail: seen.detail() };
     if let SeenExchange::Answered { answer, .. } = &seen.exchange {
-        tx.keep_response(effect.key, answer, now)?;
+        tx.keep_response(effect, answer.clone(), now)?;
     }
     match (seen.end(), since) {
         (Some(end), _) => tx.settle(effect, &end, fact, now),
         (None, None) => tx.unknown(effect, fact, now),
-        (None, Some(_)) => {
-            tx.note_fact(effect, fact, now)?;
-            tx.again(effect)
-        }
+        (None, Some(_)) => tx.note_fact(effect, fact, now),
     }
 }
 
 /// Something else has settled it first. Both orders end alike: the first word stays, the second is kept beside it.
 pub(crate) fn too_late(
     tx: &mut Tx<'_>,
-    effect: &Effect,
+    effect: &mut Effect,
     seen: &Seen,
     now: Timestamp,
-) -> Result<EffectView, Fault> {
+) -> Result<(), Fault> {
     let outcome = effect.view.stage.outcome().word();
     let agrees = seen.verdict.word() == outcome || seen.verdict == Verdict::Unknown;
     let remark = if agrees { "" } else { "; this CONTRADICTS the recorded outcome, which stays" };
@@ -246,12 +245,30 @@ pub(crate) fn too_late(
         && seen.verdict.word() == outcome
         && effect.view.response.is_none()
     {
-        tx.keep_response(effect.key, answer, now)?;
+        tx.keep_response(effect, answer.clone(), now)?;
     }
     if !agrees {
         tracing::error!(effect.id = %effect.view.id, outcome, seen = %seen.text(), "a late answer contradicts the recorded outcome");
     }
-    tx.again(effect)
+    Ok(())
+}
+
+/// The end of the one dispatch: in the record, and in the view.
+pub(crate) fn end_dispatch(
+    tx: &Tx<'_>,
+    effect: &mut Effect,
+    attempt: i64,
+    seen: &Seen,
+    now: Timestamp,
+) -> Result<(), Fault> {
+    end_attempt(tx, attempt, seen, now)?;
+    let view = &mut effect.view;
+    (view.last_loss, view.never_sent) = match &seen.exchange {
+        SeenExchange::NotSent(proof) => (None, Some(proof.clone())),
+        SeenExchange::Lost(loss) => (Some(loss.clone()), None),
+        SeenExchange::Answered { .. } => (None, None),
+    };
+    Ok(())
 }
 
 /// What was seen of one attempt, once.

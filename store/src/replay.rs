@@ -116,8 +116,9 @@ impl Store {
     ) -> Result<EffectView, StoreError> {
         let (attempt, id) = (claim.claimed.attempt, claim.effect().clone());
         let verb = move |tx: &mut Tx<'_>| {
-            let effect = row::by_attempt(tx.connection, attempt)?.ok_or(Fault::Gone { effect: id })?;
-            record(tx, &effect, attempt, &seen, now)
+            let mut effect = row::by_attempt(tx.connection, attempt)?.ok_or(Fault::Gone { effect: id })?;
+            record(tx, &mut effect, attempt, &seen, now)?;
+            Ok(effect.view)
         };
         let recorded = self.inner.writer.write(RECORD, usize::MAX, verb).await;
         if recorded.is_ok() {
@@ -180,11 +181,11 @@ fn is_open(connection: &Connection, effect: i64) -> Result<bool, Fault> {
 
 fn record(
     tx: &mut Tx<'_>,
-    effect: &Effect,
+    effect: &mut Effect,
     attempt: i64,
     seen: &Seen,
     now: Timestamp,
-) -> Result<EffectView, Fault> {
+) -> Result<(), Fault> {
     end_attempt(tx, attempt, seen, now)?;
     if !matches!(effect.view.stage, Stage::Reconciling { .. }) {
         return too_late(tx, effect, seen, now);
@@ -200,13 +201,12 @@ fn record(
     let text = format!("replay: {}{remark}", seen.text());
     let fact = Fact { kind: "replayed", author: Some("provider"), text: &text, detail: seen.detail() };
     let Some(end) = settles else {
-        tx.note_fact(effect, fact, now)?;
-        return tx.again(effect);
+        return tx.note_fact(effect, fact, now);
     };
     if let SeenExchange::Answered { answer, .. } = &seen.exchange {
         let mut answer = answer.clone();
         answer.source = ResponseSource::Replay;
-        tx.keep_response(effect.key, &answer, now)?;
+        tx.keep_response(effect, answer, now)?;
     }
     tx.settle(effect, &end, fact, now)
 }

@@ -116,7 +116,7 @@ impl Store {
         let (id, by) = (id.clone(), by.clone());
         let verb = move |tx: &mut Tx<'_>| match row::by_id(tx.connection, &id)? {
             None => Ok(Resolved::Missing),
-            Some(effect) => resolve(tx, &effect, &by, &resolution, now),
+            Some(effect) => resolve(tx, effect, &by, &resolution, now),
         };
         self.inner.writer.write(RESOLVE, usize::MAX, verb).await
     }
@@ -145,13 +145,13 @@ impl Store {
 
 fn resolve(
     tx: &mut Tx<'_>,
-    effect: &Effect,
+    mut effect: Effect,
     by: &CallerName,
     resolution: &Resolution,
     now: Timestamp,
 ) -> Result<Resolved, Fault> {
     if effect.view.caller == *by {
-        return Ok(Resolved::OwnEffect(effect.view.clone()));
+        return Ok(Resolved::OwnEffect(effect.view));
     }
     if resolution.reason.trim().chars().count() < REASON_CHARS_MIN {
         return Ok(Resolved::ReasonTooShort);
@@ -159,7 +159,7 @@ fn resolve(
     // A race with a look or a late answer is decided by who comes first to the only writer: the other one finds
     // the effect settled, and what it says is kept beside it.
     if !matches!(effect.view.stage, Stage::Reconciling { .. }) {
-        return Ok(Resolved::NotUnknown(effect.view.clone()));
+        return Ok(Resolved::NotUnknown(effect.view));
     }
     let succeeded = resolution.outcome == ResolvedAs::Succeeded;
     let result = if succeeded { SettledResult::Acknowledged } else { SettledResult::Failed };
@@ -173,8 +173,9 @@ fn resolve(
         "actual_impact": actual.map(|(of, amount)| json!([of.word(), of.unit(), amount])).collect::<Vec<_>>(),
         "external_reference": resolution.external_reference,
     });
-    tx.settled_response(effect, succeeded, None, now)?;
+    tx.settled_response(&mut effect, succeeded, None, now)?;
     let end = End { result, verification: Verification::Manual, holds };
     let fact = Fact { kind: "resolved", author: Some(by.as_str()), text: &text, detail };
-    Ok(Resolved::Done(tx.settle(effect, &end, fact, now)?))
+    tx.settle(&mut effect, &end, fact, now)?;
+    Ok(Resolved::Done(effect.view))
 }

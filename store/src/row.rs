@@ -360,12 +360,15 @@ pub(crate) fn headers_from(text: &str) -> Result<Vec<(String, String)>, Fault> {
 }
 
 pub(crate) fn to_hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::with_capacity(64), |mut hex, byte| {
-        // Writing to a String cannot fail.
-        let _: std::fmt::Result = write!(hex, "{byte:02x}");
-        hex
-    })
+    const DIGITS: [char; 16] =
+        ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
+    let digit = |at: u8| DIGITS.get(usize::from(at)).copied().unwrap_or('0');
+    let mut hex = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        hex.push(digit(byte >> 4));
+        hex.push(digit(byte & 15));
+    }
+    hex
 }
 
 pub(crate) fn from_hex(fingerprint: &Fingerprint) -> [u8; 32] {

@@ -1,6 +1,6 @@
 //! The moves of an effect that more than one verb makes. Each runs inside the verb's transaction.
 
-use oncegate_policy::effect::{SettledResult, Stage, Verification};
+use oncegate_policy::effect::{SettledResult, Settlement, Stage, Verification};
 use oncegate_policy::time::Timestamp;
 use rusqlite::params;
 
@@ -63,22 +63,22 @@ impl Tx<'_> {
         })
     }
 
-    /// `dispatching` or `reconciling` to `settled`: holds end, the prepared request is erased, the fact is kept.
+    /// `dispatching` or `reconciling` to `settled`: holds end, the prepared request is erased, the fact is kept. The
+    /// view is as it was written, without reading it again.
     pub(crate) fn settle(
         &mut self,
-        effect: &Effect,
+        effect: &mut Effect,
         end: &End,
         fact: Fact<'_>,
         now: Timestamp,
-    ) -> Result<EffectView, Fault> {
-        let was_unknown = matches!(effect.view.stage, Stage::Reconciling { .. });
+    ) -> Result<(), Fault> {
         self.connection
             .prepare_cached(
                 "UPDATE effect SET stage = 'settled', run = NULL, next_look_at = NULL, result = ?2, verification = ?3,
                      settled_at = ?4 WHERE key = ?1",
             )?
             .execute(params![effect.key, row::result_word(end.result), end.verification.word(), now.0])?;
-        holds::end(self, effect.key, was_unknown, &end.holds, now)?;
+        holds::end(self, effect, &end.holds, now)?;
         let may_be_confirmed = end.result == SettledResult::Acknowledged
             && end.verification == Verification::Unverified
             && effect.view.can_read_back;
@@ -87,18 +87,18 @@ impl Tx<'_> {
         } else {
             self.forget_request(effect.key)?;
         }
-        let view = self.again(effect)?;
-        self.moved(effect, Some(&row::mark(&view.stage)), fact, now)?;
-        Ok(view)
+        let (result, verification) = (end.result, end.verification);
+        effect.view.stage = Stage::Settled(Settlement { result, verification, at: now });
+        self.moved(effect, Some(&row::mark(&effect.view.stage)), fact, now)
     }
 
     /// `dispatching` to `reconciling`: the hold stays, the exposure grows, the provider will be asked.
     pub(crate) fn unknown(
         &mut self,
-        effect: &Effect,
+        effect: &mut Effect,
         fact: Fact<'_>,
         now: Timestamp,
-    ) -> Result<EffectView, Fault> {
+    ) -> Result<(), Fault> {
         let first_look = effect.view.can_read_back.then(|| self.setting.schedule.next(now, 0));
         self.connection
             .prepare_cached(
@@ -106,21 +106,23 @@ impl Tx<'_> {
             )?
             .execute(params![effect.key, now.0, first_look.map(|at| at.0)])?;
         holds::expose(self, effect.key)?;
-        self.moved(effect, Some("reconciling"), fact, now)?;
-        self.again(effect)
+        effect.view.stage =
+            Stage::Reconciling { since: now, next_look_at: first_look, looks: effect.view.looks };
+        effect.view.unknown_since = Some(now);
+        self.moved(effect, Some("reconciling"), fact, now)
     }
 
     /// Keeps an answer for repeats, instead of an earlier one.
     pub(crate) fn keep_response(
         &self,
-        effect: i64,
-        kept: &StoredResponse,
+        effect: &mut Effect,
+        kept: StoredResponse,
         now: Timestamp,
     ) -> Result<(), Fault> {
         self.connection
             .prepare_cached("INSERT OR REPLACE INTO response VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?
             .execute(params![
-                effect,
+                effect.key,
                 now.0,
                 kept.source.word(),
                 kept.status,
@@ -128,6 +130,7 @@ impl Tx<'_> {
                 row::headers_to(&kept.headers),
                 kept.body
             ])?;
+        effect.view.response = Some(kept);
         Ok(())
     }
 
@@ -135,7 +138,7 @@ impl Tx<'_> {
     /// say so (a 500, a 409) must not be given as if it had.
     pub(crate) fn settled_response(
         &self,
-        effect: &Effect,
+        effect: &mut Effect,
         succeeded: bool,
         record: Option<&[u8]>,
         now: Timestamp,
@@ -151,9 +154,12 @@ impl Tx<'_> {
                 let source = ResponseSource::ReadBack;
                 let kept =
                     StoredResponse { source, status: 200, reason: None, headers, body: record.to_vec() };
-                self.keep_response(effect.key, &kept, now)
+                self.keep_response(effect, kept, now)
             }
-            None => self.forget_response(effect.key).map(drop),
+            None => {
+                effect.view.response = None;
+                self.forget_response(effect.key).map(drop)
+            }
         }
     }
 

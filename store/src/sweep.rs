@@ -57,11 +57,11 @@ fn sweep(tx: &mut Tx<'_>, now: Timestamp) -> Result<(usize, Vec<EffectId>), Faul
         let seen = Seen::of(Verdict::Unknown, &Exchange::Lost(loss));
         end_attempt(tx, *attempt, &seen, now)?;
         living.forget(*attempt);
-        let Some(effect) = row::by_attempt(tx.connection, *attempt)? else { continue };
+        let Some(mut effect) = row::by_attempt(tx.connection, *attempt)? else { continue };
         let text = seen.text();
         let fact = Fact { kind: "interrupted", author: Some("sweep"), text: &text, detail: json!({}) };
         if matches!(effect.view.stage, Stage::Dispatching { .. }) {
-            tx.unknown(&effect, fact, now)?;
+            tx.unknown(&mut effect, fact, now)?;
             unknown.push(effect.view.id);
         } else {
             tx.note_fact(&effect, fact, now)?;

@@ -4,9 +4,11 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
+use std::time::Instant;
 
+use oncegate_policy::id::OwnerId;
 use oncegate_policy::reconcile::Schedule;
 use rusqlite::{Connection, ffi};
 use tokio::sync::oneshot;
@@ -16,13 +18,16 @@ use crate::error::{Fault, OpenError, StoreError};
 use crate::events::Head;
 use crate::failpoint;
 use crate::queue::{NotQueued, Queue};
+use crate::stats::{Counters, StoreStats};
 
 /// Jobs in one commit, at most: bounds how long the first of them waits for the last.
 const BATCH_JOBS_MAX: usize = 256;
 /// Pages in the write-ahead log at which the side thread begins to fold it into the database.
-const LOG_PAGES_FOLD: i32 = 2_000;
+const LOG_PAGES_FOLD: u64 = 2_000;
 /// Pages at which the writer folds the rest, between two commits, so that the log starts over.
-const LOG_PAGES_MAX: i32 = 4_000;
+const LOG_PAGES_MAX: u64 = 4_000;
+/// Pages at which a log that cannot start over is reported: 64 MiB.
+const LOG_PAGES_WARN: u64 = 16_000;
 
 /// A verb: how it is called in errors, and its failpoints around the commit.
 #[derive(Clone, Copy)]
@@ -53,6 +58,7 @@ pub(crate) struct Tx<'a> {
 /// What is the same for every verb of a run.
 pub(crate) struct Setting {
     pub(crate) run: i64,
+    pub(crate) owner: OwnerId,
     pub(crate) schedule: Schedule,
     /// Attempts of this run that somebody holds.
     pub(crate) living: Arc<Living>,
@@ -103,6 +109,7 @@ where
 pub(crate) struct Writer {
     queue: Arc<Queue<Box<dyn Job>>>,
     folding: Arc<Queue<()>>,
+    counters: Arc<Counters>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -114,24 +121,30 @@ impl Writer {
         setting: Setting,
         head: Head,
     ) -> Result<Self, OpenError> {
-        let pages = Arc::new(AtomicI32::new(0));
-        let seen = Arc::clone(&pages);
+        let counters = Arc::new(Counters::default());
+        let seen = Arc::clone(&counters);
         let watched = connection.wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, pages| {
-            seen.store(pages, Ordering::Relaxed);
+            seen.log_pages.store(u64::try_from(pages).unwrap_or(0), Ordering::Relaxed);
             Ok(())
         }));
         if let Err(error) = watched {
             tracing::warn!(%error, "the length of the write-ahead log is not watched");
         }
-        let mut writer =
-            Self { queue: Arc::new(Queue::new()), folding: Arc::new(Queue::new()), threads: vec![] };
+        let mut writer = Self {
+            queue: Arc::new(Queue::new()),
+            folding: Arc::new(Queue::new()),
+            counters: Arc::clone(&counters),
+            threads: vec![],
+        };
         let folding = Arc::clone(&writer.folding);
         writer.spawn("store-fold", move || {
             while folding.take(usize::MAX).is_some() {
                 fold(&side);
             }
         })?;
-        let work = Work { connection, setting, head, pages, folding: Arc::clone(&writer.folding) };
+        let folding = Arc::clone(&writer.folding);
+        let work =
+            Work { connection, setting, head, counters, folding, asked_to_fold: false, was_long: false };
         let queue = Arc::clone(&writer.queue);
         writer.spawn("store-writer", move || work.on(&queue))?;
         Ok(writer)
@@ -142,6 +155,10 @@ impl Writer {
             std::thread::Builder::new().name(name.to_owned()).spawn(body).map_err(OpenError::Thread)?;
         self.threads.push(thread);
         Ok(())
+    }
+
+    pub(crate) fn stats(&self) -> StoreStats {
+        self.counters.read(self.queue.depth())
     }
 
     /// Runs a verb and waits for its commit. `waiting_max` bounds the queue for verbs that may be turned away;
@@ -180,45 +197,79 @@ struct Work {
     connection: Connection,
     setting: Setting,
     head: Head,
-    pages: Arc<AtomicI32>,
+    counters: Arc<Counters>,
     folding: Arc<Queue<()>>,
+    asked_to_fold: bool,
+    was_long: bool,
 }
 
 impl Work {
     fn on(mut self, queue: &Queue<Box<dyn Job>>) {
-        let mut asked_to_fold = false;
         while let Some(mut batch) = queue.take(BATCH_JOBS_MAX) {
-            let before = self.head.clone();
+            let (before, begun) = (self.head.clone(), Instant::now());
             match self.commit(&mut batch) {
-                Ok(()) => {
-                    hit_each(&batch, |step| step.after);
+                Ok(durable) => {
+                    if durable {
+                        self.counters.committed(batch.len(), begun.elapsed());
+                        hit_each(&batch, |step| step.after);
+                    }
                     batch.into_iter().for_each(|job| job.reply(Ok(())));
                 }
                 Err(source) => {
+                    self.counters.failed();
                     self.head = before;
                     self.undo(batch, source);
                 }
             }
-            // Off the commit path: nobody of this batch waits any more. The side thread copies most pages and
-            // waits for the disk. Under steady load new pages always follow, so the writer takes the rest itself,
-            // after which the log starts over. Neither ever waits for a reader.
-            let pages = self.pages.load(Ordering::Relaxed);
-            if pages >= LOG_PAGES_MAX {
-                fold(&self.connection);
-                asked_to_fold = false;
-            } else if pages >= LOG_PAGES_FOLD && !asked_to_fold {
-                asked_to_fold = self.folding.push((), 1).is_ok();
-            } else if pages < LOG_PAGES_FOLD {
-                asked_to_fold = false;
+            self.keep_the_log_short();
+        }
+    }
+
+    /// Off the commit path: nobody of the batch waits any more. The side thread copies most pages and waits for the
+    /// disk. Under steady load new pages always follow, so the writer takes the rest itself, after which the log
+    /// starts over. Neither ever waits for a reader: while somebody reads an old snapshot, the log only grows, and
+    /// that is said.
+    fn keep_the_log_short(&mut self) {
+        let pages = self.counters.log_pages.load(Ordering::Relaxed);
+        if pages >= LOG_PAGES_MAX {
+            fold(&self.connection);
+            self.asked_to_fold = false;
+        } else if pages >= LOG_PAGES_FOLD && !self.asked_to_fold {
+            self.asked_to_fold = self.folding.push((), 1).is_ok();
+        } else if pages < LOG_PAGES_FOLD {
+            self.asked_to_fold = false;
+        }
+        // After a fold the next commit lets the log start over, unless somebody still needs what is in it.
+        let long = pages >= LOG_PAGES_WARN;
+        let held = long && self.was_long;
+        self.was_long = long;
+        if held != self.counters.log_held.swap(held, Ordering::Relaxed) {
+            if held {
+                tracing::warn!(
+                    pages,
+                    "somebody holds a long read on the database: its log cannot start over and grows"
+                );
+            } else {
+                tracing::info!(pages, "the database's log starts over again");
             }
         }
     }
 
-    fn commit(&mut self, batch: &mut [Box<dyn Job>]) -> rusqlite::Result<()> {
+    /// Whether something was committed: a lone job that failed is undone instead.
+    fn commit(&mut self, batch: &mut [Box<dyn Job>]) -> rusqlite::Result<bool> {
         execute(&self.connection, "BEGIN IMMEDIATE")?;
         let start = self.head.clone();
-        for job in batch.iter_mut() {
-            self.run(job.as_mut())?;
+        if let [alone] = batch {
+            // No neighbour is to be kept from it: what failed is undone with its whole transaction.
+            if !self.run(alone.as_mut())? {
+                self.head = start;
+                execute(&self.connection, "ROLLBACK")?;
+                return Ok(false);
+            }
+        } else {
+            for job in batch.iter_mut() {
+                self.run_beside_others(job.as_mut())?;
+            }
         }
         if self.head != start {
             self.head.keep(&self.connection)?;
@@ -226,13 +277,23 @@ impl Work {
         // Crash window. Before this COMMIT returns nothing of the batch exists; after it, everything does. No
         // permit is handed out before, so no byte of a governed request can have left on a batch that is lost.
         hit_each(batch, |step| step.before);
-        execute(&self.connection, "COMMIT")
+        execute(&self.connection, "COMMIT")?;
+        Ok(true)
     }
 
     /// One job in a savepoint of its own: if it fails, its neighbours do not notice.
-    fn run(&mut self, job: &mut dyn Job) -> rusqlite::Result<()> {
+    fn run_beside_others(&mut self, job: &mut dyn Job) -> rusqlite::Result<()> {
         execute(&self.connection, "SAVEPOINT job")?;
         let before = self.head.clone();
+        if !self.run(job)? {
+            self.head = before;
+            execute(&self.connection, "ROLLBACK TO job")?;
+        }
+        execute(&self.connection, "RELEASE job")
+    }
+
+    /// Whether what the job wrote is to be kept. An error takes everybody's work with it.
+    fn run(&mut self, job: &mut dyn Job) -> rusqlite::Result<bool> {
         let mut tx = Tx { connection: &self.connection, setting: &self.setting, head: &mut self.head };
         let kept = catch_unwind(AssertUnwindSafe(|| job.run(&mut tx))).unwrap_or(false);
         if self.connection.is_autocommit() {
@@ -240,11 +301,7 @@ impl Work {
             let why = "the whole transaction was rolled back".to_owned();
             return Err(rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_ABORT), Some(why)));
         }
-        if !kept {
-            self.head = before;
-            execute(&self.connection, "ROLLBACK TO job")?;
-        }
-        execute(&self.connection, "RELEASE job")
+        Ok(kept)
     }
 
     fn undo(&self, batch: Vec<Box<dyn Job>>, source: rusqlite::Error) {

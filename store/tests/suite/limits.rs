@@ -43,6 +43,47 @@ async fn ten_refunds_of_60_under_100_are_one() {
     assert_eq!((memory.count("effect"), memory.count("event WHERE kind = 'refused'")), (1, 9));
 }
 
+/// A limit that is declared later, under another name or for more, holds what is open already.
+#[tokio::test]
+async fn what_is_open_is_held_by_a_limit_that_is_declared_anew() {
+    let memory = Memory::new();
+    memory.store.sync_limits(vec![limit("cap", Period::Day, 10_000)], NOON).await.unwrap();
+    let unknown = memory.unknown(memory.refund("pi_1", 6_000), NOON).await;
+    let (permit, _) = memory.granted(memory.refund("pi_2", 1_000), NOON).await;
+    let (settled, _) = memory.granted(memory.refund("pi_3", 500), NOON).await;
+    memory.record(settled.spend(), &answered(200), NOON).await;
+    let mut waiting = memory.refund("pi_4", 100);
+    waiting.approval = Some(DAY);
+    memory.store.admit(waiting, NOON).await.unwrap();
+
+    // Renamed: the old one still holds for what settles, the new one does not start at zero.
+    let renamed = vec![limit("other-name", Period::Day, 10_000)];
+    let said = memory.store.sync_limits(renamed.clone(), NOON).await.unwrap();
+    assert!(said.contains(&"limit other-name holds 7000 usd of 2 open effects".to_owned()), "{said:?}");
+    assert_eq!(memory.used("other-name", NOON).await, (0, 7_000, 6_000, 3_000));
+    assert_eq!(memory.used("cap", NOON).await, (500, 7_000, 6_000, 2_500));
+    assert_eq!(memory.store.sync_limits(renamed, NOON).await.unwrap(), [""; 0]);
+    let refused = memory.store.admit(memory.refund("pi_5", 3_001), NOON).await.unwrap();
+    assert!(matches!(&refused, Admitted::Refused(no) if no.code == Code::LimitExceeded), "{refused:?}");
+
+    // One that is made through the API, and one that applies to more than before.
+    let mut narrow = limit("narrow", Period::Total, 100);
+    narrow.resource_prefix = Some("acct_2/".to_owned());
+    let made = memory.store.create_limit(narrow.clone(), NOON).await.unwrap();
+    assert!(matches!(&made, CreatedLimit::Created(made) if made.usage.reserved == 0), "{made:?}");
+    narrow.resource_prefix = Some("acct_1/".to_owned());
+    memory.store.sync_limits(vec![limit("other-name", Period::Day, 10_000), narrow], NOON).await.unwrap();
+    assert_eq!(memory.used("narrow", NOON).await, (0, 7_000, 6_000, -6_900));
+
+    // Each hold ends with its effect, on every limit.
+    memory.store.apply_finding(&unknown.id, matched(), Looker::Schedule, NOON).await.unwrap();
+    memory.record(permit.spend(), &answered(402), NOON).await;
+    assert_eq!(memory.used("other-name", NOON).await, (6_000, 0, 0, 4_000));
+    assert_eq!(memory.used("narrow", NOON).await, (6_000, 0, 0, -5_900));
+    assert_eq!(memory.used("cap", NOON).await, (6_500, 0, 0, 3_500));
+    assert_eq!(memory.store.verify_chain().await.unwrap().fault, None);
+}
+
 #[tokio::test]
 async fn a_success_consumes_and_a_failure_releases() {
     let memory = Memory::new();

@@ -17,9 +17,9 @@ mod model;
 mod plain;
 mod previews;
 mod rules;
-mod speed;
 #[cfg(feature = "failpoints")]
 mod stops;
 mod support;
 mod upgrade;
+mod upkeep;
 mod views;

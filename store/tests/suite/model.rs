@@ -2,6 +2,8 @@
 //! it keeps a list and looks through all of it. `ONCEGATE_SEEDS=1000` runs more; a failure prints its seed, and
 //! `ONCEGATE_SEED=…` runs that one alone.
 
+mod checks;
+mod plain;
 mod reference;
 
 use std::time::Duration;
@@ -18,8 +20,6 @@ use oncegate_store::look::Found;
 use oncegate_store::ready::ReadyClaim;
 use oncegate_store::replay::Replaying;
 use oncegate_store::resolve::{Resolution, Resolved, ResolvedAs};
-use rusqlite::Connection;
-
 use reference::{CAP, Dice, Expected, Is, Known, Reference};
 
 use crate::support::{
@@ -36,6 +36,7 @@ struct History {
     now: Timestamp,
     claims: Vec<Claim>,
     replays: Vec<ReplayClaim>,
+    plain: plain::Plain,
 }
 
 impl History {
@@ -44,7 +45,7 @@ impl History {
     }
 
     async fn step(&mut self) {
-        match self.dice.roll(16) {
+        match self.dice.roll(18) {
             0..=4 => self.invoke().await,
             5 | 6 => self.end_a_dispatch().await,
             7 => self.mark_late().await,
@@ -53,6 +54,7 @@ impl History {
             11 => self.replay().await,
             12 | 13 => self.decide().await,
             14 => self.halt_or_wait().await,
+            15 | 16 => self.plain().await,
             _ => self.crash().await,
         }
     }
@@ -71,6 +73,7 @@ impl History {
             _ => new,
         };
         new.approval = (self.dice.roll(5) == 0).then_some(DAY / 2);
+        new = self.perhaps_bound(new).await;
         let expected = self.reference.expects(&new, self.now);
         let known = |is| Known {
             id: new.effect.clone(),
@@ -89,7 +92,8 @@ impl History {
                 self.claims.push(permit.spend());
                 Expected::New
             }
-            Admitted::Parked(_) => {
+            Admitted::Parked(view) => {
+                assert_eq!(view, self.memory().view(&view.id).await);
                 self.reference.known.push(known(Is::Waiting));
                 Expected::Parked
             }
@@ -132,7 +136,8 @@ impl History {
 
     async fn mark_late(&mut self) {
         let Some(claim) = self.dice.pick(&self.claims) else { return };
-        self.memory().store.mark_unknown(claim, "no answer", self.now).await.unwrap();
+        let view = self.memory().store.mark_unknown(claim, "no answer", self.now).await.unwrap();
+        assert_eq!(view, self.memory().view(claim.effect()).await);
         let known = self.reference.of(claim.effect());
         if known.is == Is::Dispatching {
             known.is = Is::Unknown;
@@ -154,6 +159,9 @@ impl History {
         };
         let found = self.memory().store.apply_finding(&id, finding, looker, self.now).await.unwrap();
         assert_eq!(matches!(found, Found::Settled(_)), is.is_some(), "{found:?}");
+        if let Found::Settled(view) = &found {
+            assert_eq!(*view, self.memory().view(&id).await);
+        }
         if let Some(is) = is {
             self.reference.of(&id).is = is;
         }
@@ -173,6 +181,9 @@ impl History {
             external_reference: None,
         };
         let resolved = self.memory().store.resolve(&id, &caller("ops"), word, self.now).await.unwrap();
+        if let Resolved::Done(view) = &resolved {
+            assert_eq!(*view, self.memory().view(&id).await);
+        }
         let now = self.now;
         let known = self.reference.of(&id);
         assert_eq!(matches!(resolved, Resolved::Done(_)), known.is == Is::Unknown, "{resolved:?}");
@@ -185,7 +196,8 @@ impl History {
         if let Some(claim) = self.replays.pop() {
             let id = claim.effect().clone();
             let (exchange, is) = self.exchange();
-            self.memory().store.record_replay(claim, seen(&exchange), self.now).await.unwrap();
+            let view = self.memory().store.record_replay(claim, seen(&exchange), self.now).await.unwrap();
+            assert_eq!(view, self.memory().view(&id).await);
             let known = self.reference.of(&id);
             if known.is == Is::Unknown && !matches!(exchange, Exchange::NotSent(_)) {
                 known.is = is.unwrap_or(Is::Unknown);
@@ -274,6 +286,7 @@ impl History {
     async fn crash(&mut self) {
         self.claims.clear();
         self.replays.clear();
+        self.plain.claims.clear();
         self.memory = self.memory.take().map(|memory| memory.restarted(self.now));
         self.sweep().await;
     }
@@ -291,70 +304,7 @@ impl History {
         swept.sort();
         expected.sort();
         assert_eq!(swept, expected);
-    }
-
-    fn check(&mut self, shell: &Connection) {
-        let number = |what: &str| -> i64 { shell.query_row(what, [], |row| row.get(0)).unwrap() };
-        // At most one dispatch each, and none of what was never claimed.
-        assert_eq!(
-            number(
-                "SELECT coalesce(max(n), 0) > 1 FROM (SELECT count(*) AS n FROM attempt WHERE kind = 'dispatch' GROUP BY effect)"
-            ),
-            0
-        );
-        // The counters are the sums over the effects.
-        let (reserved, unknown): (i64, i64) = shell
-            .query_row("SELECT reserved, unknown_exposure FROM impact_limit", [], |row| {
-                Ok((row.get(0)?, row.get(1)?))
-            })
-            .unwrap();
-        let sum = |of: fn(Is) -> bool| {
-            self.reference.known.iter().filter(|known| of(known.is)).map(|known| known.amount).sum::<i64>()
-        };
-        assert_eq!(reserved, sum(|is| matches!(is, Is::Dispatching | Is::Unknown)));
-        assert_eq!(unknown, sum(|is| is == Is::Unknown));
-        assert_eq!(
-            number("SELECT coalesce(sum(amount), 0) FROM consumption"),
-            sum(|is| matches!(is, Is::Succeeded(_)))
-        );
-        assert!(self.reference.free(self.now) >= 0);
-        // Every effect stands where the reference has it, and what was settled stays as it was.
-        let mut statement = shell
-            .prepare_cached(
-                "SELECT id, stage, coalesce(result, ''), coalesce(verification, '') FROM effect ORDER BY key",
-            )
-            .unwrap();
-        let stands = statement
-            .query_map([], |row| {
-                Ok((
-                    row.get::<_, String>(0)?,
-                    row.get::<_, String>(1)?,
-                    row.get::<_, String>(2)?,
-                    row.get::<_, String>(3)?,
-                ))
-            })
-            .unwrap();
-        for (row, known) in stands.zip(&self.reference.known) {
-            let (id, stage, result, verification) = row.unwrap();
-            let expected = match known.is {
-                Is::Waiting => "awaiting_approval",
-                Is::Ready => "ready",
-                Is::Dispatching => "dispatching",
-                Is::Unknown => "reconciling",
-                Is::Succeeded(_) | Is::Failed => "settled",
-                Is::Rejected => "rejected",
-            };
-            assert_eq!((id.as_str(), stage.as_str()), (known.id.as_str(), expected));
-            assert_eq!(result == "failed", known.is == Is::Failed);
-            if stage == "settled" {
-                let before = self
-                    .reference
-                    .settled
-                    .entry(known.id.clone())
-                    .or_insert((result.clone(), verification.clone()));
-                assert_eq!(*before, (result, verification));
-            }
-        }
+        self.plain.swept();
     }
 }
 
@@ -369,6 +319,7 @@ async fn history(seed: u64) {
         now: NOON,
         claims: vec![],
         replays: vec![],
+        plain: plain::Plain::default(),
     };
     let shell = history.memory().shell();
     for _ in 0..STEPS {

@@ -125,7 +125,11 @@ impl Memory {
 
     pub(crate) async fn granted(&self, new: NewEffect, at: Timestamp) -> (DispatchPermit, EffectView) {
         match self.store.admit(new, at).await.unwrap() {
-            Admitted::Granted { permit, effect } => (permit, effect),
+            Admitted::Granted { permit, effect } => {
+                // What a verb returns is what is written, although it was not read again.
+                assert_eq!(effect, self.view(&effect.id).await);
+                (permit, effect)
+            }
             other => panic!("not granted: {other:?}"),
         }
     }
@@ -137,7 +141,9 @@ impl Memory {
     }
 
     pub(crate) async fn record(&self, claim: Claim, exchange: &Exchange, at: Timestamp) -> EffectView {
-        self.store.record(claim, seen(exchange), at).await.unwrap()
+        let recorded = self.store.record(claim, seen(exchange), at).await.unwrap();
+        assert_eq!(recorded, self.view(&recorded.id).await);
+        recorded
     }
 
     pub(crate) async fn view(&self, id: &EffectId) -> EffectView {

@@ -1,0 +1,91 @@
+//! What keeps the file in shape beside the writes: counters, the log, retention.
+
+use oncegate_store::stats::COMMIT_BOUNDS;
+use rusqlite::Connection;
+
+use crate::support::{DAY, Memory, NOON, answered};
+
+async fn write(memory: &Memory, subject: &str, bytes: usize) {
+    let mut new = memory.refund(subject, 1);
+    new.can_read_back = false;
+    new.request.body = vec![b'x'; bytes];
+    let (permit, _) = memory.granted(new, NOON).await;
+    memory.record(permit.spend(), &answered(402), NOON).await;
+}
+
+#[tokio::test]
+async fn commits_are_counted() {
+    let memory = Memory::new();
+    let before = memory.store.stats();
+    write(&memory, "pi_1", 100).await;
+    let after = memory.store.stats();
+    assert_eq!((after.commits - before.commits, after.jobs - before.jobs), (2, 2));
+    assert_eq!((after.last_batch, after.queue_depth, after.failed_commits), (1, 0, 0));
+    assert_eq!(after.commit_times.buckets.iter().sum::<u64>(), after.commits);
+    assert!(
+        after.commit_times.max <= after.commit_times.sum && after.commit_times.max > COMMIT_BOUNDS[0] / 100
+    );
+    assert!(after.log_pages > 0 && !after.log_held);
+}
+
+#[tokio::test]
+async fn a_verb_that_fails_alone_leaves_nothing_and_the_next_one_works() {
+    let memory = Memory::new();
+    memory
+        .shell()
+        .execute_batch("CREATE TRIGGER no BEFORE INSERT ON hold BEGIN SELECT RAISE(ABORT, 'no'); END")
+        .unwrap();
+    let cap = crate::support::limit("cap", oncegate_policy::limit::Period::Day, 10);
+    memory.store.sync_limits(vec![cap], NOON).await.unwrap();
+    let commits = memory.store.stats().commits;
+    assert!(memory.store.admit(memory.refund("pi_1", 1), NOON).await.is_err());
+    assert_eq!((memory.count("effect"), memory.count("request"), memory.count("attempt")), (0, 0, 0));
+    assert_eq!(memory.store.stats().commits, commits);
+    memory.shell().execute_batch("DROP TRIGGER no").unwrap();
+    let (_permit, _) = memory.granted(memory.refund("pi_1", 1), NOON).await;
+    assert_eq!(memory.store.verify_chain().await.unwrap().fault, None);
+}
+
+/// While somebody holds a snapshot, SQLite's log cannot start over: writes go on, it is said, and it ends with the read.
+#[tokio::test]
+async fn a_long_read_makes_the_log_grow_and_is_told() {
+    let memory = Memory::new();
+    write(&memory, "pi_0", 100).await;
+    let shell = Connection::open(memory.path()).unwrap();
+    shell.execute_batch("BEGIN; SELECT count(*) FROM effect").unwrap();
+    let seen = |shell: &Connection| -> i64 {
+        shell.query_row("SELECT count(*) FROM effect", [], |row| row.get(0)).unwrap()
+    };
+    let mut writes = 0;
+    while !memory.store.stats().log_held {
+        writes += 1;
+        assert!(writes < 200, "{:?}", memory.store.stats());
+        write(&memory, &format!("pi_{writes}"), 1024 * 1024).await;
+    }
+    assert!(memory.store.stats().log_pages >= 16_000);
+    assert_eq!(seen(&shell), 1, "the reader keeps its snapshot");
+    shell.execute_batch("COMMIT").unwrap();
+    assert_eq!(seen(&shell), 1 + writes);
+    for more in 0..3 {
+        write(&memory, &format!("pi_more_{more}"), 100).await;
+    }
+    let after = memory.store.stats();
+    assert!(!after.log_held && after.log_pages < 4_000, "{after:?}");
+}
+
+/// A prune is many small transactions: what comes meanwhile waits for one of them and not for all.
+#[tokio::test]
+async fn a_prune_lets_admissions_in_between() {
+    let memory = Memory::new();
+    for number in 0..200 {
+        write(&memory, &format!("pi_{number}"), 100).await;
+    }
+    let before = memory.store.stats();
+    let year_on = NOON.plus(400 * DAY);
+    let pruned = memory.store.prune(Some(year_on), year_on).await.unwrap();
+    assert_eq!((pruned.responses, pruned.removed), (200, 200));
+    let after = memory.store.stats();
+    // 200 answers and 200 effects, at most 32 of them at a time.
+    assert!(after.commits - before.commits >= 14, "{} commits", after.commits - before.commits);
+    assert_eq!(memory.count("effect") + memory.count("attempt") + memory.count("response"), 0);
+}
