@@ -80,6 +80,8 @@ pub struct Proxy {
     pub max_request_body: usize,
     /// Bytes of a governed answer's body. Default 8 MiB.
     pub max_response_body: usize,
+    /// Whether reads go on while writes are halted. Default: they do.
+    pub reads_while_halted: bool,
     /// Open agent connections. Default 1024.
     pub max_connections: usize,
 }
@@ -89,6 +91,8 @@ pub struct Proxy {
 pub struct StoreSection {
     /// As written (relative to the configuration file). Default `oncegate.db`.
     pub path: PathBuf,
+    /// Admissions that may wait to be recorded; more are refused before anything is sent (`max_waiting`). Default 4096.
+    pub max_waiting: usize,
     /// How long a provider's recorded answer is kept (`keep_responses`). Default 30 days.
     pub keep_responses: Duration,
 }

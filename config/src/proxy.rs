@@ -15,6 +15,9 @@ use crate::value::{count, duration, path, positive_duration, size, socket, word}
 /// The words of `undeclared_hosts`.
 const UNDECLARED: [(&str, Undeclared); 2] = [("deny", Undeclared::Deny), ("tunnel", Undeclared::Tunnel)];
 
+/// The words of `reads_while_halted`.
+const ALLOWED: [(&str, bool); 2] = [("allow", true), ("deny", false)];
+
 pub(crate) fn proxy(document: &Document<'_>, facts: &mut Facts) -> Option<Proxy> {
     document.section("proxy").table("[proxy]", |table| {
         let upstream_timeout = upstream_timeout(table, facts);
@@ -27,6 +30,7 @@ pub(crate) fn proxy(document: &Document<'_>, facts: &mut Facts) -> Option<Proxy>
             request_timeout: table.or("request_timeout", positive_duration, Duration::from_secs(30)),
             max_request_body: table.or("max_request_body", size, 1 << 20),
             max_response_body: table.or("max_response_body", size, 8 << 20),
+            reads_while_halted: table.or("reads_while_halted", |node| word(node, &ALLOWED), true),
             max_connections: table.or("max_connections", count, 1024),
         }
     })
@@ -35,6 +39,7 @@ pub(crate) fn proxy(document: &Document<'_>, facts: &mut Facts) -> Option<Proxy>
 pub(crate) fn store(document: &Document<'_>) -> Option<StoreSection> {
     document.section("store").table("[store]", |table| StoreSection {
         path: table.or("path", path, PathBuf::from("oncegate.db")),
+        max_waiting: table.or("max_waiting", count, 4096),
         keep_responses: table.or("keep_responses", duration, Duration::from_secs(30 * 24 * 3600)),
     })
 }

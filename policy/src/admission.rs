@@ -155,7 +155,8 @@ pub(crate) fn key_reuse(names: &str, effect: Option<&EffectId>) -> Refusal {
 }
 
 /// Everything is stopped, for this reason.
-pub(crate) fn halted(reason: &str) -> Refusal {
+#[must_use]
+pub fn halted(reason: &str) -> Refusal {
     let sentence = format!(
         "All writes are halted by the operator ({reason}). Nothing was sent. Do not retry; ask a person."
     );

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use http::{Request, Response};
+use http::{Method, Request, Response};
 use hyper::body::Incoming;
 use oncegate_config::model::Host;
+use oncegate_policy::admission;
 use oncegate_policy::caller::{CallerName, Scope};
 use oncegate_policy::refusal::{Code, Refusal};
 
@@ -45,6 +46,7 @@ async fn read(
     let head = receive::head(&parts, via)?;
     let candidates = match meaning::by_url(snapshot, host, &head)? {
         ByUrl::Read => {
+            not_halted(sidecar, snapshot, &head).await?;
             return passthrough::forward(sidecar, snapshot, host, None, head, Passing::Stream(incoming))
                 .await;
         }
@@ -54,6 +56,7 @@ async fn read(
     let body = receive::body(incoming, bounds.max_request_body, bounds.request_timeout).await?;
     match meaning::with_body(snapshot, host, &head, &candidates, body)? {
         Meaning::Passthrough { body, action } => {
+            not_halted(sidecar, snapshot, &head).await?;
             let action = action.and_then(|name| snapshot.action(name.as_str())).map(|(action, _)| action);
             let body = Passing::Whole(body.unwrap_or_default());
             passthrough::forward(sidecar, snapshot, host, action, head, body).await
@@ -93,6 +96,19 @@ async fn govern(
             let sentence = "The provider may have applied this; Oncegate could not finish its record. Do not retry; ask the operator.";
             respond::unknown(sentence, shape)
         }
+    }
+}
+
+/// A halt stops every write, also one that is not governed and leaves no record; and reads where the operator wants that.
+async fn not_halted(sidecar: &Arc<Sidecar>, snapshot: &Snapshot, head: &Head) -> Result<(), Refusal> {
+    let read = [Method::GET, Method::HEAD, Method::OPTIONS].contains(&head.method);
+    if read && snapshot.config.proxy.reads_while_halted {
+        return Ok(());
+    }
+    match sidecar.store.halted().await {
+        Ok(None) => Ok(()),
+        Ok(Some(halt)) => Err(admission::halted(&halt.reason)),
+        Err(error) => Err(pipeline::unrecordable(&error)),
     }
 }
 

@@ -28,8 +28,6 @@ use crate::{control, reconciler};
 
 /// Minted leaves that are kept.
 const LEAVES_MAX: NonZeroUsize = NonZeroUsize::new(1024).expect("1024 is not zero");
-/// Admissions that may wait to be recorded.
-const QUEUE_MAX: usize = 4096;
 /// How long a graceful stop waits for open connections.
 const GRACE: Duration = Duration::from_secs(20);
 
@@ -114,7 +112,7 @@ pub async fn start(loaded: Loaded, options: Options) -> Result<Running, StartErr
     let store_options = StoreOptions {
         path: directory.join(&config.store.path),
         schedule: config.reconcile.schedule,
-        queue_capacity: QUEUE_MAX,
+        queue_capacity: config.store.max_waiting,
         keep_responses: config.store.keep_responses,
     };
     let limits = config.limits.clone();

@@ -22,6 +22,8 @@ pub struct Conf {
     pub proxy: Vec<String>,
     /// Lines of `[control]`.
     pub control: Vec<String>,
+    /// Lines of `[store]`.
+    pub store: Vec<String>,
     /// `reconcile.first_after`.
     pub first_after: String,
     /// Everything after the standard tables.
@@ -31,7 +33,13 @@ pub struct Conf {
 impl Default for Conf {
     fn default() -> Conf {
         let listen = || vec!["listen = \"127.0.0.1:0\"".to_owned()];
-        Conf { proxy: listen(), control: listen(), first_after: "1h".into(), rest: String::new() }
+        Conf {
+            proxy: listen(),
+            control: listen(),
+            store: vec!["path = \"oncegate.db\"".into()],
+            first_after: "1h".into(),
+            rest: String::new(),
+        }
     }
 }
 
@@ -122,7 +130,7 @@ credential_secret = "STRIPE_KEY"
 {control}
 
 [store]
-path = "oncegate.db"
+{store}
 
 [ca]
 dir = "ca"
@@ -142,6 +150,7 @@ scopes = ["actions:invoke", "actions:resolve", "actions:govern", "secrets:write"
 {rest}"#,
             proxy = self.proxy.join("\n"),
             control = self.control.join("\n"),
+            store = self.store.join("\n"),
             first_after = self.first_after,
             billing = digest(BILLING_KEY),
             ops = digest(OPS_KEY),

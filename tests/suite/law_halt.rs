@@ -1,11 +1,11 @@
 //! The emergency stop: every new write is refused, everything else goes on.
 
-use oncegate_tests::conf::Conf;
+use oncegate_tests::{agent::Ask, conf::Conf};
 use serde_json::json;
 
 use crate::{
     law::{approval_in, call, data, lost, ops, says_no},
-    shop::{REFUND, Shop},
+    shop::{DESK, REFUND, Shop},
 };
 
 const OTHER: &str = "payment_intent=pi_2&amount=100";
@@ -45,6 +45,25 @@ fn a_halt_refuses_writes_and_nothing_else() {
     assert_eq!(ops(&shop.home, &sidecar, &["resume"]).code, 0, "safe to repeat");
     assert_eq!(sidecar.billing().refund(None, "payment_intent=pi_3&amount=100").status, 200);
     assert_eq!(shop.writes(), 3);
+}
+
+#[test]
+fn a_halt_stops_what_is_not_governed_too_and_reads_where_wanted() {
+    for (reads, status) in [("allow", 200), ("deny", 403)] {
+        let provider = oncegate_tests::provider::Provider::tls(&[DESK]);
+        let conf = Conf::default()
+            .proxy(&format!("reads_while_halted = \"{reads}\""))
+            .host(DESK, provider.addr())
+            .with("[actions.search]\nmethod = \"POST\"\nurl = \"https://tickets.test/v1/search\"\ngoverned = false\n");
+        let home = oncegate_tests::sidecar::Home::new(&conf);
+        let sidecar = home.serve();
+        let search = Ask::json("/v1/search", "{}");
+        assert_eq!(sidecar.billing().ask(DESK, &search).status, 200);
+        assert_eq!(sidecar.cli(&home, "ops", &["halt", "--reason", "stop"]).code, 0);
+        sidecar.billing().ask(DESK, &search).assert_refused(403, "oncegate_halted");
+        assert_eq!(sidecar.billing().ask(DESK, &Ask::get("/v1/tickets")).status, status, "{reads}");
+        assert_eq!(provider.record().writes().len(), 1);
+    }
 }
 
 #[test]

@@ -11,15 +11,17 @@ use oncegate_tests::{
     dead::Refusing,
     provider::Provider,
     sidecar::{Home, Sidecar},
+    wait::PATIENCE,
 };
 use rusqlite::Connection;
 
+use crate::law::approval_in;
 use crate::shop::{DESK, REFUND, Shop, VARIED, desk_conf, ticket};
 
 /// What earns a code: plays in a shop of its own and gives the answer.
 type Scene = fn() -> Answer;
 
-const SCENES: [(&str, Scene); 20] = [
+const SCENES: [(&str, Scene); 22] = [
     ("outcome_unknown", outcome_unknown),
     ("not_sent", not_sent),
     ("key_reuse", key_reuse),
@@ -39,15 +41,14 @@ const SCENES: [(&str, Scene); 20] = [
     ("retry_refused", retry_refused),
     ("dependency_unmet", dependency_unmet),
     ("store_unavailable", store_unavailable),
+    ("in_flight", in_flight),
+    ("overloaded", overloaded),
     ("key_reuse", key_reuse_elsewhere),
 ];
 
-/// Codes that no request earns at the proxy listener by itself, and why.
-const NOT_HERE: [(&str, &str); 3] = [
-    ("in_flight", "a duplicate waits at this listener"),
-    ("stale_preview", "previews belong to the API listener"),
-    ("overloaded", "takes 4096 waiting admissions; the store's own tests fill a small queue"),
-];
+/// Codes that no request earns at the proxy listener, and which test produces them over a socket instead.
+const NOT_HERE: [(&str, &str); 1] =
+    [("stale_preview", "previews belong to the API listener: `api_previews::one_invocation_is_bound_to_it`")];
 
 fn pages() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/refusals")
@@ -263,6 +264,49 @@ fn dependency_unmet() -> Answer {
         let next = Ask::refund("payment_intent=pi_other&amount=100").field("Oncegate-Depends-On", &first);
         sidecar.billing().ask("api.stripe.com", &next)
     })
+}
+
+/// Approved, and a halt keeps it from being sent: whoever repeats it is not made to wait.
+fn in_flight() -> Answer {
+    let approval =
+        |at| Conf::default().stripe_host(at).refund("requires_approval = true").daily_limit(50_000);
+    play(approval, 0, |shop, sidecar| {
+        let parked = approval_in(&sidecar.billing().refund(None, REFUND));
+        for command in [["halt", "--reason", "wait"].as_slice(), &["approve", &parked]] {
+            sidecar.cli(&shop.home, "ops", command);
+        }
+        sidecar.billing().refund(None, REFUND)
+    })
+}
+
+/// One may wait, and another process holds the database's write lock: of many, all but a few are turned away at once,
+/// and what was admitted is sent when the lock is gone.
+fn overloaded() -> Answer {
+    let shop = Shop::open_with(|at| {
+        let conf = stripe_conf(at);
+        Conf { store: [conf.store.clone(), vec!["max_waiting = 1".into()]].concat(), ..conf }
+    });
+    let sidecar = shop.home.serve();
+    let mut other = Connection::open(shop.home.path("oncegate.db")).unwrap();
+    let lock = other.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).unwrap();
+    let (give, answers) = std::sync::mpsc::channel();
+    for number in 0..8 {
+        let (agent, give) = (sidecar.billing(), give.clone());
+        std::thread::spawn(move || {
+            give.send(agent.refund(None, &format!("payment_intent=pi_{number}&amount=100"))).unwrap();
+        });
+    }
+    drop(give);
+    let first = answers.recv_timeout(PATIENCE).unwrap();
+    assert_eq!(shop.writes(), 0);
+    lock.rollback().unwrap();
+    let rest: Vec<Answer> = answers.iter().collect();
+    let turned_away = |answer: &&Answer| answer.code() == "oncegate_overloaded";
+    let made = rest.iter().filter(|answer| answer.status == 200).count();
+    assert_eq!(made + rest.iter().filter(turned_away).count(), 7, "{rest:?}");
+    assert!(made > 0, "what waited is sent: {rest:?}");
+    assert_eq!(shop.writes(), made, "and nothing else");
+    first
 }
 
 /// Another process holds the database's write lock for longer than the sidecar waits for it.

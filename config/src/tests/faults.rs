@@ -6,7 +6,10 @@ use super::{check, faults};
 fn single_tables() {
     check(&[
         ("[proxy]\nlistn = \"127.0.0.1:1\"", &["2:1: unknown key `listn`; did you mean `listen`?"]),
-        ("[store]\nfoobar = 1", &["2:1: unknown key `foobar`; known: `keep_responses`, `path`"]),
+        (
+            "[store]\nfoobar = 1",
+            &["2:1: unknown key `foobar`; known: `keep_responses`, `max_waiting`, `path`"],
+        ),
         ("[prxy]\n", &["1:2: unknown section `prxy`; did you mean `proxy`?"]),
         ("proxy = 1", &["1:1: `proxy` must be a table, not an integer"]),
         ("callers = []", &["1:11: `callers` must be a table, not a list"]),
