@@ -256,6 +256,29 @@ fn a_failed_invocation_is_retried_on_purpose_once() {
 }
 
 #[test]
+fn nobody_waits_longer_than_was_said_and_a_late_answer_still_counts() {
+    let shop = Shop::open_with(|at| {
+        let conf = oncegate_tests::conf::stripe_conf(at);
+        let control = [conf.control.clone(), vec!["respond_within = \"1s\"".into()]].concat();
+        oncegate_tests::conf::Conf { control, ..conf }
+    });
+    let sidecar = shop.home.serve();
+    let gate = oncegate_tests::gate::Gate::default();
+    shop.provider.on_write(
+        Reply::json("200 OK", r#"{"id":"re_late","status":"succeeded","amount":12000}"#).after(&gate),
+    );
+    let told = data(&invoke(&sidecar, "billing-agent", Some("late"), "refund", &refund()));
+    assert_eq!(became(&told), json!(["unknown", "unknown", false, null]));
+    let effect = told["effectId"].as_str().unwrap();
+    assert_eq!(shop.home.money(), (0, 12_000, 12_000), "held until it is known");
+    gate.open();
+    shop.home.wait_outcome(effect, "succeeded");
+    let late = data(&invoke(&sidecar, "billing-agent", Some("late"), "refund", &refund()));
+    assert_eq!(json!([late["status"], late["body"]["id"]]), json!(["succeeded", "re_late"]));
+    assert_eq!((shop.writes(), shop.home.money()), (1, (12_000, 0, 0)));
+}
+
+#[test]
 fn the_command_exits_by_what_became_of_it() {
     let shop = Shop::open();
     let sidecar = shop.home.serve();
