@@ -4,6 +4,7 @@ mod approvals;
 mod audit;
 mod check;
 mod client;
+mod completions;
 mod demo;
 mod desk;
 mod effect;
@@ -29,6 +30,7 @@ mod serve;
 mod shims;
 mod source;
 mod table;
+mod watch;
 mod words;
 
 use std::path::PathBuf;
@@ -100,11 +102,15 @@ enum Command {
     Halt(halt::HaltArgs),
     /// Let writes happen again
     Resume,
+    /// Show what is unresolved, held or waiting, and every change of it, until Ctrl-C
+    Watch(watch::WatchArgs),
     /// Check the evidence
     #[command(subcommand)]
     Audit(audit::AuditCommand),
     /// Erase what is no longer needed; never what is unknown
     Prune(prune::PruneArgs),
+    /// Print what a shell needs to complete commands
+    Completions(completions::CompletionsArgs),
     /// List the points where a test may stop the process
     #[cfg(feature = "failpoints")]
     Failpoints,
@@ -169,6 +175,8 @@ async fn obey(line: Line) -> Result<Exit, Stop> {
         Command::Halt(args) => halt::halt(&common, &args).await,
         Command::Resume => halt::resume(&common).await,
         Command::Audit(command) => audit::run(&common, &command).await,
+        Command::Watch(args) => watch::run(&common, &args).await,
+        Command::Completions(args) => Ok(completions::run(&common, &args)),
         Command::Prune(args) => prune::run(&common, &args).await,
         #[cfg(feature = "failpoints")]
         Command::Failpoints => Ok(failpoints::run(&common)),
@@ -198,6 +206,8 @@ impl Command {
             | Self::Halt(_)
             | Self::Resume
             | Self::Audit(_)
+            | Self::Watch(_)
+            | Self::Completions(_)
             | Self::Prune(_) => "warn",
             #[cfg(feature = "failpoints")]
             Self::Failpoints => "warn",

@@ -16,6 +16,7 @@ use oncegate_policy::caller::CallerName;
 use oncegate_policy::refusal::{Code, Refusal};
 use oncegate_policy::url_template::Scheme;
 
+use crate::asking::Listener;
 use crate::canned::Canned;
 use crate::listener::{Seat, stopped};
 use crate::own::{self, Ours, Own};
@@ -24,7 +25,7 @@ use crate::receive::Via;
 use crate::state::Sidecar;
 use crate::upstream::wire::Stream;
 use crate::upstream::{Body, whole};
-use crate::{front, respond, tunnel};
+use crate::{front, logged, respond, tunnel};
 
 /// Header fields of an agent's request.
 pub const REQUEST_HEADERS_MAX: usize = 100;
@@ -140,12 +141,13 @@ async fn absolute(
     caller: CallerName,
     authority: Authority,
 ) -> Response<Body> {
-    let refuse = |refusal: Refusal| respond::refused(&refusal, None);
     let snapshot = sidecar.snapshot();
     // A host that is declared for TLS is never reached in clear, and never gets its credential there.
     let plain = snapshot.host(&authority).is_some_and(|host| host.plain);
     if !plain {
-        return refuse(front::undeclared_host(&authority.host));
+        let refusal = front::undeclared_host(&authority.host);
+        logged::refused(sidecar, &caller, None, Listener::Proxy, &refusal);
+        return respond::refused(&refusal, None);
     }
     front::answer(sidecar, request, Via { caller, scheme: Scheme::Http, authority }).await
 }

@@ -23,6 +23,7 @@ mod invoke;
 mod limits;
 mod limits_write;
 mod managed;
+mod metrics;
 mod once;
 mod page;
 mod params;
@@ -63,12 +64,11 @@ pub(crate) struct Stopping(watch::Receiver<bool>);
 /// Every route of the control listener. Calls that wait give up when `stopping` says so.
 pub fn router(sidecar: Arc<Sidecar>, stopping: watch::Receiver<bool>) -> Router {
     let once = from_fn_with_state((Arc::clone(&sidecar), Once::default()), once::once);
-    let api = routes::plain_routes()
-        .merge(routes::once_routes().route_layer(once))
-        .route_layer(from_fn_with_state(Arc::clone(&sidecar), auth::by_table))
-        .layer(from_fn_with_state(Arc::clone(&sidecar), guard::no_browser));
+    let api = guarded(routes::plain_routes().merge(routes::once_routes().route_layer(once)), &sidecar);
+    let watching = guarded(routes::watching_routes(), &sidecar);
     Router::new()
         .nest(routes::PREFIX, api)
+        .merge(watching)
         .merge(routes::health_routes())
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
@@ -76,6 +76,13 @@ pub fn router(sidecar: Arc<Sidecar>, stopping: watch::Receiver<bool>) -> Router 
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(from_fn(guard::answer_always))
         .with_state(sidecar)
+}
+
+/// With the door in front: no browser, then the key and the scope that the table names.
+fn guarded(routes: Router<Arc<Sidecar>>, sidecar: &Arc<Sidecar>) -> Router<Arc<Sidecar>> {
+    routes
+        .route_layer(from_fn_with_state(Arc::clone(sidecar), auth::by_table))
+        .layer(from_fn_with_state(Arc::clone(sidecar), guard::no_browser))
 }
 
 async fn no_route(uri: Uri) -> ApiError {

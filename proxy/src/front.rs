@@ -9,7 +9,7 @@ use oncegate_policy::admission;
 use oncegate_policy::caller::{CallerName, Scope};
 use oncegate_policy::refusal::{Code, Refusal};
 
-use crate::asking::Asking;
+use crate::asking::{Asking, Listener};
 use crate::links::Links;
 use crate::meaning::{self, ByUrl, Meaning, Named};
 use crate::passthrough::{self, Passing};
@@ -28,7 +28,7 @@ pub async fn answer(sidecar: &Arc<Sidecar>, request: Request<Incoming>, via: Via
     match read(sidecar, &snapshot, request, via).await {
         Ok(response) => response,
         Err(refusal) => {
-            pipeline::audit(sidecar, &caller, None, &refusal).await;
+            pipeline::audit(sidecar, Listener::Proxy, &caller, None, &refusal).await;
             respond::refused(&refusal, snapshot.shape(&authority))
         }
     }

@@ -21,6 +21,7 @@ use oncegate_store::{Seen, StoreError};
 use serde_json::Value;
 use tokio::sync::oneshot;
 
+use crate::logged::Line;
 use crate::pipeline::{self, CONNECT_TIMEOUT, Way};
 use crate::said::{Answering, Said};
 use crate::state::{Sidecar, Snapshot};
@@ -66,7 +67,8 @@ pub async fn dispatch_ready(sidecar: &Arc<Sidecar>, id: &EffectId) -> Result<Let
         ReadyClaim::Granted { permit, effect } => {
             let within = snapshot.config.proxy.respond_within;
             let connecting = upstream::connect(&sidecar.pool, &request, CONNECT_TIMEOUT.min(within * 3 / 4));
-            let (answering, waiting) = Answering::channel();
+            let (mut answering, waiting) = Answering::channel();
+            answering.about(Line::approved(sidecar, &effect));
             let way = Way { rules, within, request, connecting };
             tokio::spawn(pipeline::carry(Arc::clone(sidecar), permit, effect, way, answering));
             Ok(LetThrough::Sending(waiting))

@@ -33,6 +33,7 @@ mod definition;
 pub mod durable;
 pub mod load;
 pub mod logged;
+pub mod metrics;
 pub mod proof;
 pub mod reload;
 pub mod run_tokens;

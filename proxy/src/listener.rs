@@ -12,6 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 
 use crate::connection;
+use crate::metrics::Open;
 use crate::own::Own;
 use crate::state::Sidecar;
 use crate::upstream::wire::Stream;
@@ -69,6 +70,7 @@ impl Socket {
 pub struct Seat {
     /// The sidecar is told to stop.
     pub stop: watch::Receiver<bool>,
+    _open: Arc<Open>,
     _permit: Arc<OwnedSemaphorePermit>,
 }
 
@@ -98,7 +100,8 @@ pub async fn serve(
         };
         match accepted {
             Ok(stream) => {
-                let seat = Seat { stop: stop.clone(), _permit: Arc::new(permit) };
+                let open = sidecar.metrics.connection();
+                let seat = Seat { stop: stop.clone(), _open: open, _permit: Arc::new(permit) };
                 connections.spawn(connection::serve(
                     Arc::clone(&sidecar),
                     Arc::clone(&own),

@@ -80,6 +80,7 @@ pub async fn forward(
         Err(Broken::NotSent(refusal)) => return Err(refusal),
         Err(Broken::Lost) => return lost(write, snapshot, &head),
     };
+    sidecar.metrics.passed_on();
     let (mut parts, incoming) = response.into_parts();
     // Where the length speaks of no body of its own it is passed on as it came; else the body's own framing says
     // it: an answer in chunks that names a length besides would be cut there.

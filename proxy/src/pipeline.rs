@@ -28,7 +28,8 @@ use oncegate_store::admit::Admitted;
 use oncegate_store::view::EffectView;
 use oncegate_store::{Claim, DispatchPermit, Seen, StoreError};
 
-use crate::asking::Asking;
+use crate::asking::{Asking, Listener};
+use crate::logged::{Line, Step};
 use crate::said::{Answering, Said};
 use crate::state::{Sidecar, Snapshot};
 use crate::upstream::{self, Connecting, Prepared, Sending};
@@ -48,10 +49,13 @@ pub async fn govern(
     let caller = asking.caller.clone();
     let action = asking.action.clone();
     let within = asking.listener.respond_within(&snapshot.config);
-    let prepared = match prepare::governed(&sidecar, &snapshot, asking).await {
+    answering.about(Line::new(&sidecar, &asking));
+    let prepared = prepare::governed(&sidecar, &snapshot, asking).await;
+    answering.lap(Step::Plan);
+    let prepared = match prepared {
         Ok(prepared) => prepared,
         Err(refusal) => {
-            audit(&sidecar, &caller, Some(&action), &refusal).await;
+            keep(&sidecar, &caller, Some(&action), &refusal).await;
             return answering.give(Said::Refused(refusal));
         }
     };
@@ -65,6 +69,7 @@ pub async fn govern(
     let effect_id = prepared.effect.effect.clone();
     sidecar.in_flight.enter(&effect_id);
     let admitted = sidecar.store.admit(prepared.effect, sidecar.clock.now()).await;
+    answering.lap(Step::Admit);
     if !matches!(&admitted, Ok(Admitted::Granted { .. })) {
         sidecar.in_flight.leave(&effect_id, None);
     }
@@ -75,8 +80,7 @@ pub async fn govern(
         }
         Ok(Admitted::Repeat(view)) => {
             connecting.abort();
-            let said = repeat(&sidecar, view, within, &caller).await;
-            answering.give(said);
+            answering.give(repeat(&sidecar, view, within).await);
         }
         Ok(Admitted::Parked(view)) => {
             connecting.abort();
@@ -84,7 +88,6 @@ pub async fn govern(
         }
         Ok(Admitted::Refused(refusal)) => {
             connecting.abort();
-            tracing::info!(caller = %caller, action.name = %action, code = refusal.code.word(), "refused; nothing was sent");
             answering.give(Said::Refused(refusal));
         }
         Err(error) => {
@@ -136,15 +139,21 @@ async fn dispatch(
         Ok(exchange) => exchange,
         Err(_) => {
             // The agent has waited long enough; the socket has not. A later answer still settles it.
+            answering.lap(Step::Upstream);
             let told = meanwhile_unknown(sidecar, &claim, &id).await;
+            answering.lap(Step::Record);
             answering.give(told);
             exchange.await
         }
     };
+    answering.saw(&exchange);
     let verdict = classify::verdict(&exchange, &way.rules);
     oncegate_store::failpoint::hit("before_record");
     let recorded = sidecar.store.record(claim, Seen::of(verdict, &exchange), sidecar.clock.now()).await;
-    logged::dispatched(&view, verdict, &exchange);
+    answering.lap(Step::Record);
+    if answering.is_given() {
+        logged::late(&view, verdict, &exchange);
+    }
     let said = match recorded {
         Ok(view) => {
             sidecar.in_flight.leave(&id, Some(view.clone()));
@@ -204,7 +213,7 @@ fn fresh(view: EffectView, verdict: Verdict, exchange: Exchange) -> Said {
 }
 
 /// A repeat is answered from the record as it is now; while the first is on its way, it waits with it.
-async fn repeat(sidecar: &Arc<Sidecar>, view: EffectView, within: Duration, caller: &CallerName) -> Said {
+async fn repeat(sidecar: &Arc<Sidecar>, view: EffectView, within: Duration) -> Said {
     let id = view.id.clone();
     let on_its_way = view.stage.word() == "dispatching";
     let view = match tokio::time::timeout(within, sidecar.in_flight.join(&id)).await {
@@ -214,7 +223,6 @@ async fn repeat(sidecar: &Arc<Sidecar>, view: EffectView, within: Duration, call
             Ok(None) | Err(_) => view,
         },
     };
-    logged::repeat(&view, caller);
     Said::Record { view: Box::new(view), repeat: true }
 }
 
@@ -232,15 +240,20 @@ pub(crate) fn unrecordable(error: &StoreError) -> Refusal {
     }
 }
 
-/// A refusal leaves a row for the auditor and does not occupy the key.
+/// A request that was refused before it came to the pipeline: a line of the log, and a row for the auditor.
 pub async fn audit(
     sidecar: &Arc<Sidecar>,
+    listener: Listener,
     caller: &CallerName,
     action: Option<&ActionName>,
     refusal: &Refusal,
 ) {
-    let name = action.map(ActionName::as_str);
-    tracing::info!(caller = %caller, action.name = name, code = refusal.code.word(), "refused; nothing was sent");
+    logged::refused(sidecar, caller, action, listener, refusal);
+    keep(sidecar, caller, action, refusal).await;
+}
+
+/// A refusal leaves a row for the auditor and does not occupy the key.
+async fn keep(sidecar: &Arc<Sidecar>, caller: &CallerName, action: Option<&ActionName>, refusal: &Refusal) {
     let refused = oncegate_store::admit::RefusedRequest {
         caller: caller.clone(),
         action: action.cloned(),

@@ -44,7 +44,7 @@ pub async fn invoke(
     let draft = match prepare::draft(&sidecar, &snapshot, &asking).await {
         Ok(draft) => draft,
         Err(refusal) => {
-            pipeline::audit(&sidecar, &caller, Some(&action), &refusal).await;
+            pipeline::audit(&sidecar, asking.listener, &caller, Some(&action), &refusal).await;
             drop(give.send(SaidPlain::Refused(refusal)));
             return;
         }

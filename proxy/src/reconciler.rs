@@ -179,7 +179,9 @@ pub async fn look(sidecar: &Arc<Sidecar>, snapshot: &Snapshot, due: &LookDue) ->
         snapshot.config.reconcile.timeout,
         questions(sidecar, snapshot, (host, action, adapter), &remembered),
     );
-    timed.await.unwrap_or_else(|_| unreadable("the look took too long"))
+    let finding = timed.await.unwrap_or_else(|_| unreadable("the look took too long"));
+    sidecar.metrics.looked(&finding);
+    finding
 }
 
 async fn questions(

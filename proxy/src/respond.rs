@@ -224,7 +224,9 @@ pub fn is_ours_or_hint(name: &str) -> bool {
     name.starts_with("oncegate-") || name == REPLAY_HEADER || NOT_PASSED_ON.contains(&name)
 }
 
-fn outcome_word(stage: &Stage) -> &'static str {
+/// The public word of how a request stands, in `Oncegate-Outcome`, the log and the metrics.
+#[must_use]
+pub fn outcome_word(stage: &Stage) -> &'static str {
     match stage {
         Stage::AwaitingApproval { .. } => "pending_approval",
         Stage::Ready | Stage::Dispatching { .. } | Stage::Reconciling { .. } => "unknown",

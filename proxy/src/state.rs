@@ -22,6 +22,7 @@ use ulid::Ulid;
 
 use crate::clock::Clock;
 use crate::control::tls::{self, ControlTlsError};
+use crate::metrics::Metrics;
 use crate::proof::Digest32;
 use crate::reload::Files;
 use crate::run_tokens::RunTokens;
@@ -40,6 +41,8 @@ pub struct Sidecar {
     pub clock: Clock,
     /// Minted certificates.
     pub leaves: Leaves,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
     /// Kept connections to providers.
     pub pool: Arc<Pool>,
     /// Effects whose answer somebody waits for.
@@ -226,6 +229,7 @@ impl Sidecar {
             store,
             clock,
             leaves,
+            metrics: Arc::default(),
             pool: Arc::default(),
             in_flight: InFlight::default(),
             letting_through: tokio::sync::Mutex::default(),

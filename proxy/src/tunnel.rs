@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use crate::asking::Listener;
 use crate::canned::Canned;
 use crate::connection::builder;
 use crate::listener::{Seat, stopped};
@@ -26,7 +27,7 @@ use crate::receive::Via;
 use crate::state::Sidecar;
 use crate::upstream::dial::{self, Destination};
 use crate::upstream::{Body, whole};
-use crate::{front, respond};
+use crate::{front, logged, respond};
 
 /// For the agent's side of the TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(15);
@@ -40,6 +41,16 @@ enum Inside {
     Governed,
     /// Every request inside gets this refusal: clients hide the body of a refused `CONNECT`.
     Refused(Refusal),
+}
+
+impl Inside {
+    /// The word in the metrics.
+    fn word(&self) -> &'static str {
+        match self {
+            Self::Governed => "governed",
+            Self::Refused(_) => "refused",
+        }
+    }
 }
 
 /// Answers a `CONNECT`.
@@ -57,7 +68,9 @@ pub fn open(
     let inside = match (declared, snapshot.config.proxy.undeclared_hosts) {
         (true, _) => Inside::Governed,
         (false, Undeclared::Tunnel) => {
+            let open = sidecar.metrics.tunnel("blind");
             tokio::spawn(async move {
+                let _open = open;
                 // Its bytes are not read, so there is no good moment to end it at.
                 tokio::select! {
                     () = blind(upgrade, via.authority) => {}
@@ -67,10 +80,16 @@ pub fn open(
             return Response::new(whole(Bytes::new()));
         }
         (false, Undeclared::Deny) if via.authority.port == 443 => Inside::Refused(refusal()),
-        (false, Undeclared::Deny) => return respond::refused(&refusal(), None),
+        (false, Undeclared::Deny) => {
+            let refusal = refusal();
+            logged::refused(sidecar, &via.caller, None, Listener::Proxy, &refusal);
+            return respond::refused(&refusal, None);
+        }
     };
+    let open = sidecar.metrics.tunnel(inside.word());
     let sidecar = Arc::clone(sidecar);
     tokio::spawn(async move {
+        let _open = open;
         let host = via.authority.clone();
         if let Err(cause) = intercept(sidecar, upgrade, (via, proof), inside, seat).await {
             tracing::debug!(cause, host = %host, "a tunnel ended");
@@ -98,6 +117,7 @@ async fn intercept(
             Ok::<_, Infallible>(match inside {
                 Inside::Governed => still_known(&sidecar, request, via, &proof).await,
                 Inside::Refused(refusal) => {
+                    logged::refused(&sidecar, &via.caller, None, Listener::Proxy, &refusal);
                     respond::refused(&refusal, sidecar.snapshot().shape(&via.authority))
                 }
             })

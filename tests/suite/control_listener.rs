@@ -71,6 +71,18 @@ fn tls_with_the_operators_certificate_and_nothing_in_clear() {
     let mut said = Vec::new();
     drop(clear.read_to_end(&mut said));
     assert!(!said.starts_with(b"HTTP/"), "{}", String::from_utf8_lossy(&said));
+    // Commands read the configuration and the roots that they are told of.
+    let command = |roots: bool| {
+        let mut command = shop.home.command(Build::Plain, &["limits", "--json"]);
+        command.env("ONCEGATE_KEY", OPS_KEY);
+        if roots {
+            command.env("ONCEGATE_CA", shop.home.path("upstream-ca.pem"));
+        }
+        finish(command)
+    };
+    let done = command(true);
+    assert_eq!((done.code, &done.json()[0]["name"]), (0, &"refunds-per-day".into()), "{done:?}");
+    assert_eq!(command(false).code, 1, "roots that nobody named are not trusted");
     assert_eq!(sidecar.stop(), 0);
 }
 

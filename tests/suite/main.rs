@@ -37,6 +37,7 @@ mod law_resolve;
 mod listener;
 mod lost_refund;
 mod matching;
+mod observed;
 mod planted_secret;
 mod promises;
 mod promises_kept;

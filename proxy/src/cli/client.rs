@@ -1,6 +1,7 @@
 //! A small client of the control API: one request, one connection, never a second try.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,21 +10,29 @@ use hyper::client::conn::http1;
 use hyper::{Method, Request, header};
 use hyper_util::rt::TokioIo;
 use oncegate_policy::authority::Authority;
+use rustls::ClientConfig;
+use rustls_pki_types::ServerName;
 use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
 
 use super::exit::{Exit, Stop, chain};
 use super::{Common, serve};
+use crate::upstream::wire::Stream;
 
 /// For one whole exchange; a look at the provider may take most of it.
 const CALL_TIMEOUT: Duration = Duration::from_secs(60);
+/// A file of roots that the sidecar's certificate is judged by, beside the system's.
+const CA_ENV: &str = "ONCEGATE_CA";
 /// Most bytes of one answer.
 const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Where the API is, and the key for it.
 pub(crate) struct Api {
     authority: Authority,
+    /// How the sidecar is judged; `None` for plain HTTP.
+    tls: Option<Arc<ClientConfig>>,
     /// What stands before `/api/v2`, without a trailing slash.
     prefix: String,
     key: String,
@@ -45,11 +54,21 @@ pub(crate) enum Answer {
 impl Api {
     /// The API that `ONCEGATE_URL` names, or else the one of the configuration.
     pub(crate) fn new(common: &Common, key: String) -> Result<Self, Stop> {
-        let (authority, prefix) = match std::env::var("ONCEGATE_URL") {
-            Ok(url) => parse_url(&url).map_err(|fault| Stop::usage(format!("ONCEGATE_URL: {fault}")))?,
-            Err(_) => (configured(common)?, String::new()),
+        let named = std::env::var_os(CA_ENV).map(PathBuf::from);
+        let (secure, authority, prefix, ca) = match std::env::var("ONCEGATE_URL") {
+            Ok(url) => {
+                let (secure, authority, prefix) =
+                    parse_url(&url).map_err(|fault| Stop::usage(format!("ONCEGATE_URL: {fault}")))?;
+                (secure, authority, prefix, named)
+            }
+            Err(_) => {
+                let (authority, certificate) = configured(common)?;
+                // One that nobody else has signed vouches for itself.
+                (certificate.is_some(), authority, String::new(), named.or(certificate))
+            }
         };
-        Ok(Self { authority, prefix, key })
+        let tls = if secure { Some(trust(ca.as_deref())?) } else { None };
+        Ok(Self { authority, tls, prefix, key })
     }
 
     /// Makes one call without a body; `path` begins with a slash and stands below `/api/v2`.
@@ -91,6 +110,15 @@ impl Api {
                 self.authority
             ))
         })?;
+        let stream: Box<dyn Stream> = match &self.tls {
+            None => Box::new(stream),
+            Some(config) => {
+                let name = ServerName::try_from(self.authority.host.clone())
+                    .map_err(|_| Stop::usage("ONCEGATE_URL names no host that a certificate can prove"))?;
+                let connector = TlsConnector::from(Arc::clone(config));
+                Box::new(connector.connect(name, stream).await.map_err(|error| broken(&error))?)
+            }
+        };
         let (mut sender, connection) =
             http1::handshake(TokioIo::new(stream)).await.map_err(|error| broken(&error))?;
         let connection = tokio::spawn(connection);
@@ -145,7 +173,21 @@ fn read(status: u16, body: &[u8]) -> Option<Answer> {
     Some(Answer::Refused { status, text })
 }
 
-fn configured(common: &Common) -> Result<Authority, Stop> {
+/// The system's roots, and those of a file.
+fn trust(ca: Option<&Path>) -> Result<Arc<ClientConfig>, Stop> {
+    let unusable = |path: &Path, why: &dyn std::error::Error| {
+        Stop::usage(format!("the roots in {} cannot be used: {}", path.display(), chain(why)))
+    };
+    let pem = match ca {
+        Some(path) => Some(std::fs::read(path).map_err(|error| unusable(path, &error))?),
+        None => None,
+    };
+    let ca = ca.unwrap_or(Path::new("the system's store"));
+    oncegate_certs::upstream_config(pem.as_deref(), &[b"http/1.1"]).map_err(|error| unusable(ca, &error))
+}
+
+/// Where the configuration says that the API is, and its certificate's file where it speaks TLS.
+fn configured(common: &Common) -> Result<(Authority, Option<PathBuf>), Stop> {
     let loaded = super::load(common)?;
     let mut listen = loaded.config.control.listen;
     if listen.port() == 0 {
@@ -159,7 +201,8 @@ fn configured(common: &Common) -> Result<Authority, Stop> {
             std::net::Ipv6Addr::LOCALHOST.into()
         });
     }
-    Ok(Authority { host: listen.ip().to_string(), port: listen.port() })
+    let certificate = loaded.config.control.tls.as_ref().map(|tls| loaded.resolve(&tls.cert));
+    Ok((Authority { host: listen.ip().to_string(), port: listen.port() }, certificate))
 }
 
 fn running_address(file: &Path) -> Result<std::net::SocketAddr, Stop> {
@@ -172,10 +215,11 @@ fn running_address(file: &Path) -> Result<std::net::SocketAddr, Stop> {
     text.trim().parse().map_err(|_| Stop::usage(format!("{} holds no address", file.display())))
 }
 
-/// `http://host:port/prefix`
-fn parse_url(url: &str) -> Result<(Authority, String), String> {
-    let rest = match url.split_once("://") {
-        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => rest,
+/// `http://host:port/prefix`, or `https`: whether it is, the authority and the prefix.
+fn parse_url(url: &str) -> Result<(bool, Authority, String), String> {
+    let (secure, rest) = match url.split_once("://") {
+        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => (false, rest),
+        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => (true, rest),
         Some((scheme, _)) => return Err(format!("{scheme} is not spoken here: write http://host:port")),
         None => return Err("write it as http://host:port".to_owned()),
     };
@@ -183,8 +227,9 @@ fn parse_url(url: &str) -> Result<(Authority, String), String> {
         Some(at) => rest.split_at(at),
         None => (rest, ""),
     };
-    let authority = Authority::parse(authority, Some(80)).map_err(|fault| fault.to_string())?;
-    Ok((authority, path.trim_end_matches('/').to_owned()))
+    let port = if secure { 443 } else { 80 };
+    let authority = Authority::parse(authority, Some(port)).map_err(|fault| fault.to_string())?;
+    Ok((secure, authority, path.trim_end_matches('/').to_owned()))
 }
 
 #[cfg(test)]
@@ -193,11 +238,16 @@ mod tests {
 
     #[test]
     fn urls_of_the_api() {
-        let read = |url: &str| parse_url(url).map(|(authority, prefix)| (authority.to_string(), prefix));
+        let read = |url: &str| parse_url(url).map(|(_, authority, prefix)| (authority.to_string(), prefix));
         assert_eq!(read("http://127.0.0.1:8081"), Ok(("127.0.0.1:8081".into(), String::new())));
         assert_eq!(read("http://127.0.0.1:8081/"), Ok(("127.0.0.1:8081".into(), String::new())));
         assert_eq!(read("http://[::1]:1/og/"), Ok(("[::1]:1".into(), "/og".into())));
-        for bad in ["127.0.0.1:8081", "https://127.0.0.1", "http://user@x", "http://"] {
+        assert_eq!(
+            read("https://sidecar.internal:8081/"),
+            Ok(("sidecar.internal:8081".into(), String::new()))
+        );
+        assert!(parse_url("https://127.0.0.1:8081").unwrap().0 && !parse_url("http://127.0.0.1").unwrap().0);
+        for bad in ["127.0.0.1:8081", "ftp://127.0.0.1", "http://user@x", "http://"] {
             assert!(read(bad).is_err(), "{bad}");
         }
     }

@@ -52,6 +52,12 @@ pub(crate) async fn run(common: &Common, args: &EffectsArgs) -> Result<Exit, Sto
         print::note("no effects");
         return Ok(Exit::Done);
     }
+    print::out(&listed(&effects));
+    Ok(Exit::Done)
+}
+
+/// A table of effects.
+pub(crate) fn listed(effects: &[EffectJson]) -> String {
     let rows: Vec<_> = effects.iter().map(row).collect();
     let columns = [
         ("EFFECT", Align::Left),
@@ -63,8 +69,7 @@ pub(crate) async fn run(common: &Common, args: &EffectsArgs) -> Result<Exit, Sto
         ("CALLER", Align::Left),
         ("CREATED", Align::Left),
     ];
-    print::out(&table(&columns, &rows));
-    Ok(Exit::Done)
+    table(&columns, &rows)
 }
 
 fn row(effect: &EffectJson) -> Vec<String> {

@@ -29,6 +29,12 @@ pub(crate) async fn run(common: &Common, args: &LimitsArgs) -> Result<Exit, Stop
         print::note("no limits");
         return Ok(Exit::Done);
     }
+    print::out(&listed(&limits));
+    Ok(Exit::Done)
+}
+
+/// A table of limits.
+pub(crate) fn listed(limits: &[LimitJson]) -> String {
     let rows: Vec<_> = limits.iter().map(row).collect();
     let columns = [
         ("LIMIT", Align::Left),
@@ -40,8 +46,7 @@ pub(crate) async fn run(common: &Common, args: &LimitsArgs) -> Result<Exit, Stop
         ("AVAILABLE", Align::Right),
         ("UNIT", Align::Left),
     ];
-    print::out(&table(&columns, &rows));
-    Ok(Exit::Done)
+    table(&columns, &rows)
 }
 
 fn row(limit: &LimitJson) -> Vec<String> {

@@ -12,6 +12,12 @@ pub(crate) fn out(text: &str) {
     drop(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()));
 }
 
+/// The same; whether the reader is still there.
+pub(crate) fn told(text: &str) -> bool {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).is_ok()
+}
+
 /// Prints a line to standard output.
 pub(crate) fn line(text: &str) {
     out(&format!("{text}\n"));

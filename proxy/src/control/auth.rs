@@ -7,6 +7,7 @@ use axum::http::header;
 use axum::http::request::Parts;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use oncegate_config::model::MetricsAccess;
 use oncegate_policy::caller::{CallerName, Scope};
 
 use super::answer::{ApiError, ErrorCode};
@@ -72,8 +73,11 @@ async fn allowed(parts: &mut Parts, sidecar: &Arc<Sidecar>) -> Result<(), ApiErr
     let access = matched.and_then(|path| routes::access(parts.method.as_str(), &path));
     match access {
         Some(Access::Open) => Ok(()),
+        Some(Access::Metrics) if sidecar.snapshot().config.control.metrics == MetricsAccess::Open => Ok(()),
         // Not in the table: a path that is served under another method. Whoever has a key is told so.
-        Some(Access::Key) | None => Asker::from_request_parts(parts, sidecar).await.map(drop),
+        Some(Access::Key | Access::Metrics) | None => {
+            Asker::from_request_parts(parts, sidecar).await.map(drop)
+        }
         Some(Access::Scoped(scope)) => Asker::from_request_parts(parts, sidecar).await?.needs(scope),
     }
 }

@@ -23,7 +23,7 @@ use super::answer::{ApiError, ErrorCode, one};
 use super::auth::Asker;
 use super::params::Id;
 use super::{actions, body, show};
-use crate::asking::{Asking, Fresh};
+use crate::asking::{Asking, Fresh, Listener};
 use crate::invoking::{self, Invoked};
 use crate::links::{self, Links};
 use crate::meaning;
@@ -54,7 +54,7 @@ pub(crate) async fn invoke(
     let asking = match read(&snapshot, action, adapter, &asker, &headers, asked) {
         Ok(asking) => asking,
         Err(refusal) => {
-            pipeline::audit(&sidecar, &asker.name, Some(&name), &refusal).await;
+            pipeline::audit(&sidecar, Listener::Api, &asker.name, Some(&name), &refusal).await;
             return refused(&asker.name, &name, &refusal);
         }
     };
@@ -83,7 +83,7 @@ async fn plain(
     if asking.preview.is_some() || !links.depends_on.is_empty() || links.compensates.is_some() {
         let sentence = "The action is not governed: it takes neither previewId, dependsOn nor compensates. Nothing was sent.";
         let refusal = Refusal::new(Code::InvalidInput, sentence);
-        pipeline::audit(sidecar, &asker.name, Some(name), &refusal).await;
+        pipeline::audit(sidecar, Listener::Api, &asker.name, Some(name), &refusal).await;
         return refused(&asker.name, name, &refusal);
     }
     let (give, waiting) = oneshot::channel();

@@ -16,6 +16,7 @@ use super::answer::{ApiError, ErrorCode, created, one};
 use super::auth::Asker;
 use super::params::Id;
 use super::{actions, body, invoke, show};
+use crate::asking::Listener;
 use crate::invoking::{self, Invoked};
 use crate::links::Links;
 use crate::preview::{self, LIFE, LIFE_MAX, NoPreview};
@@ -93,7 +94,7 @@ async fn keep(
     let new = match made {
         Ok(new) => NewPreview { refreshed_from, ..new },
         Err(NoPreview::Refused(refusal)) => {
-            pipeline::audit(sidecar, &asker.name, Some(name), &refusal).await;
+            pipeline::audit(sidecar, Listener::Api, &asker.name, Some(name), &refusal).await;
             return Err(ApiError::new(ErrorCode::Validation, refusal.sentence)
                 .with_details(json!({ "reason": refusal.code.word() })));
         }

@@ -9,7 +9,7 @@ use oncegate_policy::caller::Scope;
 
 use super::{
     BODY_BYTES_MAX, actions, actions_write, approvals, effects, environment, health, identity, import,
-    invocations, invoke, limits, limits_write, previews, resolving,
+    invocations, invoke, limits, limits_write, metrics, previews, resolving,
 };
 use crate::state::Sidecar;
 
@@ -23,6 +23,8 @@ pub enum Access {
     Open,
     /// Whoever has a key.
     Key,
+    /// A key, unless `[control] metrics = "open"`.
+    Metrics,
     /// A key with this scope.
     Scoped(Scope),
 }
@@ -69,7 +71,7 @@ macro_rules! upper {
     };
 }
 
-use Access::{Key, Open, Scoped};
+use Access::{Key, Metrics, Open, Scoped};
 use Scope::{
     ActionsGovern, ActionsInvoke, ActionsResolve, ApprovalsDecide, EnvironmentsHalt, ImpactLimitsWrite,
 };
@@ -79,6 +81,12 @@ routes! {
     HEALTH health_routes ""
     get "/healthz" Open => health::alive;
     get "/readyz" Open => health::ready;
+}
+
+routes! {
+    /// What monitoring reads.
+    WATCHING watching_routes ""
+    get "/metrics" Metrics => metrics::show;
 }
 
 routes! {
@@ -130,7 +138,7 @@ routes! {
 
 /// Every route.
 pub fn all() -> impl Iterator<Item = &'static Route> {
-    [HEALTH, PLAIN, ONCE].into_iter().flatten()
+    [HEALTH, WATCHING, PLAIN, ONCE].into_iter().flatten()
 }
 
 /// Most bytes of a request's body, by the path as the router matched it.
@@ -154,7 +162,8 @@ mod tests {
         let mut seen = std::collections::BTreeSet::new();
         for route in all() {
             assert!(seen.insert((route.path, route.method)), "{route:?}");
-            assert_eq!(route.path.starts_with(PREFIX), !HEALTH.contains(route), "{route:?}");
+            let beside = HEALTH.contains(route) || WATCHING.contains(route);
+            assert_eq!(route.path.starts_with(PREFIX), !beside, "{route:?}");
             assert_eq!(route.access == Open, HEALTH.contains(route), "{route:?}");
         }
         assert_eq!(access("HEAD", "/api/v2/actions"), Some(Key));

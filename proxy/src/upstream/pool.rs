@@ -50,6 +50,13 @@ impl Pool {
         Some(link)
     }
 
+    /// How many destinations have an idle connection, and how many there are in all.
+    pub fn sizes(&self) -> (usize, usize) {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let lists = idle.values().filter(|list| !list.is_empty());
+        lists.fold((0, 0), |(destinations, all), list| (destinations + 1, all + list.len()))
+    }
+
     /// Keeps a connection whose answer has ended.
     pub fn put(&self, destination: &Arc<Destination>, link: Link) {
         if link.sender.is_closed() {
