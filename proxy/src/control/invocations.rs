@@ -98,11 +98,15 @@ pub(crate) async fn resolve(
     body: Body,
 ) -> Result<Response, ApiError> {
     asker.needs(Scope::ActionsResolve)?;
-    let asked: Resolve = body::object(body).await?;
+    // Who may not decide is told so, whatever the body says.
     let view = match find(&sidecar, &id).await? {
         InvocationView::Plain(view) => view,
         InvocationView::Governed(view) => return Err(governed(&asker, &view)),
     };
+    if view.caller == asker.name {
+        return Err(ApiError::own("an invocation never resolves it"));
+    }
+    let asked: Resolve = body::object(body).await?;
     let outcome = [ResolvedAs::Succeeded, ResolvedAs::Failed]
         .into_iter()
         .find(|each| each.word() == asked.outcome)
