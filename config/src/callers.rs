@@ -8,9 +8,9 @@ use toml::de::DeValue;
 
 use crate::document::{Document, Entry};
 use crate::facts::Facts;
-use crate::model::{Caller, CallerListen};
+use crate::model::{Caller, CallerListen, Key};
 use crate::reader::{Node, Table};
-use crate::value::{list, socket, text, word};
+use crate::value::{list, moment, socket, text, word};
 
 /// A key and its successor: more are never valid at one time.
 const MAX_KEYS: usize = 2;
@@ -57,22 +57,33 @@ fn caller(table: &Table<'_>, entry: &Entry<'_>, facts: &mut Facts) -> Caller {
     let mut scopes = table.need("scopes", |node| list(node, scope)).unwrap_or_default();
     scopes.sort();
     scopes.dedup();
-    Caller { key_sha256: hashes.unwrap_or_default(), scopes, listen }
+    let expires = table.read("expires", moment);
+    Caller { keys: hashes.unwrap_or_default(), expires, scopes, listen }
 }
 
-fn key_hashes(node: &Node<'_>, entry: &Entry<'_>, facts: &mut Facts) -> Option<Vec<[u8; 32]>> {
+fn key_hashes(node: &Node<'_>, entry: &Entry<'_>, facts: &mut Facts) -> Option<Vec<Key>> {
     let nodes = if matches!(node.value, DeValue::Array(_)) { node.items()? } else { vec![node.clone()] };
     if !(1..=MAX_KEYS).contains(&nodes.len()) {
         node.fault(format!("{} must hold one hash, or two while a key is being replaced", node.what));
         return None;
     }
-    let mut hashes = Vec::new();
+    let mut keys = Vec::new();
     for node in &nodes {
-        let Some(hash) = key_hash(node) else { continue };
-        facts.key_hashes.push((node.place, entry.name.to_owned(), hash));
-        hashes.push(hash);
+        let Some(key) = key(node) else { continue };
+        facts.key_hashes.push((node.place, entry.name.to_owned(), key.sha256));
+        keys.push(key);
     }
-    Some(hashes)
+    Some(keys)
+}
+
+fn key(node: &Node<'_>) -> Option<Key> {
+    if !matches!(node.value, DeValue::Table(_)) {
+        return Some(Key { sha256: key_hash(node)?, expires: None });
+    }
+    node.table(&node.what, |table| {
+        let (sha256, expires) = (table.need("sha256", key_hash), table.read("expires", moment));
+        Some(Key { sha256: sha256?, expires })
+    })?
 }
 
 /// The written text is not repeated in a fault: whoever mixes them up puts the key itself here.

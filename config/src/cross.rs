@@ -50,7 +50,7 @@ fn secret_use(one: &SecretUse, facts: &Facts, log: &Log<'_>) {
 
 fn secret_may_stand(one: &SecretUse, spec: &SecretSpec, log: &Log<'_>) {
     let name = &one.secret;
-    if !spec.allowed_placements.contains(&one.placement) {
+    if !spec.may_stand(one.placement) {
         let placement = word(one.placement);
         log.fault(
             one.place,
@@ -58,7 +58,8 @@ fn secret_may_stand(one: &SecretUse, spec: &SecretSpec, log: &Log<'_>) {
         );
     }
     let Some(to) = &one.to else { return };
-    if !spec.allowed_hosts.iter().any(|allowed| allows(allowed, to)) {
+    let elsewhere = |hosts: &Vec<String>| !hosts.iter().any(|allowed| allows(allowed, to));
+    if spec.allowed_hosts.as_ref().is_some_and(elsewhere) {
         let to = spelled(to);
         log.fault(one.place, format!("the secret `{name}` may not go to `{to}`: see its `allowed_hosts`"));
     }

@@ -10,7 +10,7 @@ use oncegate_policy::url_template::Scheme;
 
 use crate::fault::Place;
 use crate::lookup;
-use crate::model::{Host, HostPattern, Placement, SecretSpec};
+use crate::model::{self, Host, HostPattern, Placement, SecretSpec};
 
 /// Facts for the cross checks. Faulty entries leave their names here too: a second fault for a name that is
 /// declared, only badly, would send its reader to the wrong place.
@@ -26,6 +26,8 @@ pub(crate) struct Facts {
     pub(crate) key_hashes: Vec<(Place, String, [u8; 32])>,
     /// Every declared secret; `None` if what is declared of it is faulty.
     pub(crate) secrets: BTreeMap<String, Option<SecretSpec>>,
+    /// Where the first secret of the vault is declared.
+    pub(crate) kept_in_vault: Option<Place>,
     /// Every place that names a secret.
     pub(crate) secret_uses: Vec<SecretUse>,
     /// Every host whose name could be read.
@@ -76,6 +78,13 @@ impl Facts {
         to: Option<&HostPattern>,
     ) {
         self.secret_uses.push(SecretUse { place, secret: secret.to_owned(), placement, to: to.cloned() });
+    }
+
+    /// The places that name a secret, as far as they could be read.
+    pub(crate) fn uses_of_secrets(&self) -> Vec<model::SecretUse> {
+        let one =
+            |one: &SecretUse| Some(model::SecretUse { secret: one.secret.clone(), to: one.to.clone()? });
+        self.secret_uses.iter().filter_map(one).collect()
     }
 
     pub(crate) fn host_for(&self, authority: &Authority) -> Option<&Host> {

@@ -109,6 +109,7 @@ fn read(document: &Document<'_>, facts: &mut Facts) -> Option<Config> {
     let reconcile = proxy::reconcile(document);
     let ca = proxy::ca(document);
     let callers = callers::read(document, facts);
+    let vault_key = secrets::vault_key(document);
     let secrets = secrets::read(document, facts);
     // Before the actions, which ask what kind of host they go to.
     let hosts = hosts::read(document, facts);
@@ -125,7 +126,9 @@ fn read(document: &Document<'_>, facts: &mut Facts) -> Option<Config> {
         ca_dir,
         trust_dir,
         callers,
+        vault_key,
         secrets,
+        secret_uses: facts.uses_of_secrets(),
         hosts,
         actions,
         limits,

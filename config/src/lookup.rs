@@ -5,7 +5,9 @@ use oncegate_policy::check::Check;
 use oncegate_policy::router::Route;
 use oncegate_policy::url_template::UrlTemplate;
 
-use crate::model::{Action, ActionKind, Config, GithubFile, Host, HostPattern};
+use crate::model::{
+    Action, ActionKind, Config, GithubFile, Host, HostPattern, Placement, SecretSource, SecretSpec,
+};
 
 /// Where `stripe.refund` writes.
 pub const STRIPE_REFUNDS: &str = "https://api.stripe.com/v1/refunds";
@@ -19,6 +21,16 @@ impl Config {
     #[must_use]
     pub fn host_for(&self, authority: &Authority) -> Option<&Host> {
         most_specific(self.hosts.iter(), authority)
+    }
+
+    /// Whether a secret may go to this host (exact, or below a leading dot), by what is declared of it.
+    #[must_use]
+    pub fn may_go(&self, secret: &str, spec: &SecretSpec, host: &str) -> bool {
+        let host = HostPattern::Exact(host.to_owned());
+        match &spec.allowed_hosts {
+            Some(allowed) => allowed.iter().any(|allowed| allows(allowed, &host)),
+            None => self.secret_uses.iter().any(|one| one.secret == secret && one.to.covers(host.name())),
+        }
     }
 
     /// What a proxied request can mean. Disabled actions are among them: a request that means one is refused,
@@ -73,6 +85,17 @@ pub(crate) fn most_specific<'a>(
             HostPattern::Below(suffix) => suffix.len(),
         },
     )
+}
+
+impl SecretSpec {
+    /// Whether it may stand in this place.
+    #[must_use]
+    pub fn may_stand(&self, place: Placement) -> bool {
+        match &self.allowed_placements {
+            Some(allowed) => allowed.contains(&place),
+            None => place == Placement::Header || self.from == SecretSource::Vault,
+        }
+    }
 }
 
 impl HostPattern {

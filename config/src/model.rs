@@ -13,6 +13,7 @@ use oncegate_policy::caller::{CallerName, Scope};
 use oncegate_policy::limit::Limit;
 use oncegate_policy::reconcile::Schedule;
 use oncegate_policy::template::Template;
+use oncegate_policy::time::Timestamp;
 
 pub use action::{
     Action, ActionKind, ApprovalWhen, Declared, EmailFence, FaultDrill, GithubFile, Idempotency, ImpactRule,
@@ -42,8 +43,12 @@ pub struct Config {
     pub trust_dir: Option<PathBuf>,
     /// `[callers.NAME]`
     pub callers: BTreeMap<CallerName, Caller>,
+    /// `[vault] key`: where the key comes from that values in the vault are encrypted under. Never the vault itself.
+    pub vault_key: Option<SecretSource>,
     /// `[secrets.NAME]`
     pub secrets: BTreeMap<String, SecretSpec>,
+    /// Every place of a host or an action that names a secret.
+    pub secret_uses: Vec<SecretUse>,
     /// `[hosts."…"]`
     pub hosts: Vec<Host>,
     /// `[actions.NAME]`
@@ -111,12 +116,23 @@ pub struct Reconcile {
 /// `[callers.NAME]`
 #[derive(Clone, Debug, PartialEq)]
 pub struct Caller {
-    /// SHA-256 of each key that is valid now (`key_sha256`: one hex string, or a list of up to two for rotation).
-    pub key_sha256: Vec<[u8; 32]>,
+    /// The keys (`key_sha256`): one, or two while a key is being replaced.
+    pub keys: Vec<Key>,
+    /// From when on nobody is this caller any more, with whatever key or listener (`expires`).
+    pub expires: Option<Timestamp>,
     /// What the key may do.
     pub scopes: Vec<Scope>,
     /// A proxy port or Unix socket of its own: whoever connects there is this caller.
     pub listen: Option<CallerListen>,
+}
+
+/// A key of a caller: `"…"`, or `{ sha256 = "…", expires = "…" }`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Key {
+    /// SHA-256 of it.
+    pub sha256: [u8; 32],
+    /// From when on nobody has it.
+    pub expires: Option<Timestamp>,
 }
 
 /// Where one caller has a listener of its own.
@@ -133,10 +149,22 @@ pub enum CallerListen {
 pub struct SecretSpec {
     /// Where the value comes from.
     pub from: SecretSource,
-    /// Hosts it may go to: exact, or all below a leading dot. Never empty.
-    pub allowed_hosts: Vec<String>,
-    /// Places it may stand in. Default: header only.
-    pub allowed_placements: Vec<Placement>,
+    /// `description`, for the API's listing.
+    pub description: Option<String>,
+    /// Hosts it may go to: exact, or all below a leading dot. Never empty. `None`, which only a secret of the vault may
+    /// have: where a host or an action names it, and nowhere else.
+    pub allowed_hosts: Option<Vec<String>>,
+    /// Places it may stand in. `None`: a header only; for a secret of the vault, any.
+    pub allowed_placements: Option<Vec<Placement>>,
+}
+
+/// One place that names a secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SecretUse {
+    /// Its name.
+    pub secret: String,
+    /// Where requests go from there.
+    pub to: HostPattern,
 }
 
 /// Where a secret's value comes from.

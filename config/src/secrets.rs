@@ -25,6 +25,9 @@ pub(crate) fn read(document: &Document<'_>, facts: &mut Facts) -> BTreeMap<Strin
         let spec = entry.node.table(&format!("[secrets.{}]", entry.name), secret).flatten();
         // A faulty one is declared all the same: whoever uses it has done nothing wrong.
         facts.secrets.insert(entry.name.to_owned(), spec.clone());
+        if spec.as_ref().is_some_and(|spec| spec.from == SecretSource::Vault) {
+            facts.kept_in_vault.get_or_insert(entry.place);
+        }
         if let Some(spec) = spec {
             secrets.insert(entry.name.to_owned(), spec);
         }
@@ -42,21 +45,45 @@ fn check_name(entry: &Entry<'_>) {
 
 fn secret(table: &Table<'_>) -> Option<SecretSpec> {
     let from = table.need("from", |node| node.table("`from`", source)?);
-    let allowed_hosts = table.need("allowed_hosts", |node| some_list(node, host));
-    let placements = table.get("allowed_placements");
-    let allowed_placements = match &placements {
-        None => Some(vec![Placement::Header]),
-        Some(node) => list(node, |node| word(node, &PLACEMENTS)),
+    let hosts = |node: &Node<'_>| some_list(node, host);
+    // What the API keeps is named by hosts and actions that an operator's key declares; what lies elsewhere is not
+    // ours, and says itself where it may go.
+    let allowed_hosts = match from {
+        Some(SecretSource::Vault) => table.read("allowed_hosts", hosts),
+        Some(SecretSource::Env(_) | SecretSource::File(_) | SecretSource::Command(_)) | None => {
+            table.need("allowed_hosts", hosts)
+        }
     };
-    Some(SecretSpec { from: from?, allowed_hosts: allowed_hosts?, allowed_placements: allowed_placements? })
+    let allowed_placements =
+        table.read("allowed_placements", |node| list(node, |node| word(node, &PLACEMENTS)));
+    let description = table.read("description", owned);
+    Some(SecretSpec { from: from?, description, allowed_hosts, allowed_placements })
+}
+
+/// `[vault] key`
+pub(crate) fn vault_key(document: &Document<'_>) -> Option<SecretSource> {
+    document.section("vault").table("[vault]", |table| {
+        table.read("key", |node| {
+            node.table("`key`", |table| {
+                let kind = table.exactly_one(&["env", "file", "command"])?;
+                outside(table, kind)
+            })?
+        })
+    })?
 }
 
 fn source(table: &Table<'_>) -> Option<SecretSource> {
     match table.exactly_one(&["env", "file", "command", "vault"])? {
+        "vault" => table.read("vault", vault),
+        kind => outside(table, kind),
+    }
+}
+
+fn outside(table: &Table<'_>, kind: &str) -> Option<SecretSource> {
+    match kind {
         "env" => table.read("env", owned).map(SecretSource::Env),
         "file" => table.read("file", path).map(SecretSource::File),
-        "command" => table.read("command", |node| some_list(node, owned)).map(SecretSource::Command),
-        _ => table.read("vault", vault),
+        _ => table.read("command", |node| some_list(node, owned)).map(SecretSource::Command),
     }
 }
 

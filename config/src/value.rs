@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use oncegate_policy::time::Timestamp;
 use serde_json::{Map, Number, Value};
 use toml::de::{DeInteger, DeValue};
 
@@ -83,6 +84,20 @@ pub(crate) fn socket(node: &Node<'_>) -> Option<SocketAddr> {
         node.fault(format!("{}: `{written}` is not an address and port such as `127.0.0.1:8080`", node.what));
     }
     read
+}
+
+/// A moment with its offset from UTC (RFC 3339), in quotes or as TOML's own.
+pub(crate) fn moment(node: &Node<'_>) -> Option<Timestamp> {
+    let written =
+        if let DeValue::Datetime(own) = node.value { own.to_string() } else { text(node)?.to_owned() };
+    let read = written.parse::<jiff::Timestamp>().ok();
+    if read.is_none() {
+        node.fault(format!(
+            "{}: `{written}` is not a moment such as `2027-01-01T00:00:00Z`, with its offset from UTC",
+            node.what
+        ));
+    }
+    read.map(|moment| Timestamp(moment.as_millisecond()))
 }
 
 /// A span of time: `500ms`, `12s`, `10min` or `10m`, `24h`, `30d`.

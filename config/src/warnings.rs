@@ -38,6 +38,11 @@ pub(crate) fn judge(config: &Config, facts: &Facts, log: &Log<'_>) {
             );
         }
     }
+    if let (Some(place), None) = (facts.kept_in_vault, &config.vault_key) {
+        let message = "the vault has no key (`[vault] key`): what is put into it through the API is not encrypted, only \
+                       readable by the sidecar's user alone";
+        log.warn(place, message);
+    }
     nobody_approves(config, facts, log);
 }
 

@@ -34,7 +34,7 @@ pub async fn placed(
     if wanted.credential.is_none() && wanted.headers.is_empty() {
         return Ok(Placed::nothing());
     }
-    secrets::place(&snapshot.config, &snapshot.directory, &wanted, &authority.host).await.map_err(|error| {
+    secrets::place(snapshot, &wanted, &authority.host).await.map_err(|error| {
         tracing::error!(error = crate::upstream::chain(&error), host = %authority.host, "a credential could not be had");
         Refusal::from(&error)
     })

@@ -41,6 +41,7 @@ pub mod scrub;
 pub mod secrets;
 pub mod serve;
 pub mod state;
+pub mod vault;
 
 pub mod cli;
 pub mod control;

@@ -36,7 +36,7 @@ impl Proof {
         match self {
             Self::OwnListener(name) => {
                 let snapshot = sidecar.snapshot();
-                let listens = snapshot.config.callers.get(name)?.listen.is_some();
+                let listens = snapshot.living_caller(name, sidecar.clock.now())?.listen.is_some();
                 listens.then(|| name.clone())
             }
             Self::Key { named, digest } => {

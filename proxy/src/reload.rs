@@ -247,7 +247,8 @@ impl<'a> Turn<'a> {
         let ready = move || {
             let mut loaded = load::judge(&file, &texts)?;
             let next_start = keep_what_cannot_change(&running.config, &mut loaded.config);
-            let snapshot = Snapshot::new(loaded.config.clone(), loaded.directory.clone())?;
+            let snapshot =
+                Snapshot::new(loaded.config.clone(), loaded.directory.clone(), Arc::clone(&running.vault))?;
             Ok(Ready { loaded, snapshot, next_start })
         };
         tokio::task::spawn_blocking(ready).await?
@@ -343,6 +344,7 @@ fn keep_what_cannot_change(running: &Config, next: &mut Config) -> Vec<&'static 
     keep("[log]", running.log == next.log);
     keep("[store]", running.store == next.store);
     keep("[reconcile] first_after, max_interval", running.reconcile.schedule == next.reconcile.schedule);
+    keep("[vault]", running.vault_key == next.vault_key);
     keep("[ca]", (&running.ca_dir, &running.trust_dir) == (&next.ca_dir, &next.trust_dir));
     // A caller's listener that is taken away lets nobody in from now on; only a new one has to wait.
     let listens = |(name, caller): (_, &oncegate_config::model::Caller)| {
@@ -359,6 +361,7 @@ fn keep_what_cannot_change(running: &Config, next: &mut Config) -> Vec<&'static 
     next.log = running.log;
     next.store = running.store.clone();
     next.reconcile.schedule = running.reconcile.schedule;
+    next.vault_key.clone_from(&running.vault_key);
     next.ca_dir.clone_from(&running.ca_dir);
     next.trust_dir.clone_from(&running.trust_dir);
     named

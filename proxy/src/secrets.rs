@@ -12,13 +12,15 @@ use std::time::Duration;
 use base64::Engine as _;
 use http::{HeaderName, HeaderValue};
 use oncegate_adapters::Adapter;
-use oncegate_config::model::{Config, Credential, Placement, SecretSource, SecretSpec};
+use oncegate_config::model::{Credential, Placement, SecretSource, SecretSpec};
 use oncegate_policy::refusal::{Code, Refusal};
 use oncegate_policy::template::{Piece, Scope, Template};
 use thiserror::Error;
 use zeroize::Zeroizing;
 
 use crate::scrub::Scrubber;
+use crate::state::Snapshot;
+use crate::vault::Vault;
 
 /// A secret's value is at most this many bytes.
 pub const SECRET_BYTES_MAX: usize = 64 * 1024;
@@ -61,6 +63,9 @@ pub enum SecretError {
     /// The vault has none.
     #[error("secret {0}: the vault holds no value for it")]
     VaultEmpty(String),
+    /// Its value in the vault cannot be opened.
+    #[error("secret {0}: its value in the vault cannot be opened with the vault's key")]
+    VaultSealed(String),
     /// Empty, too long, or with characters that cannot stand in a request.
     #[error("secret {0}: its value is empty, too long or has characters that no header can carry")]
     Unusable(String),
@@ -132,14 +137,9 @@ pub struct Wanted<'a> {
 ///
 /// # Errors
 /// A secret that cannot be had, or that is not allowed for this host or place.
-pub async fn place(
-    config: &Config,
-    directory: &Path,
-    wanted: &Wanted<'_>,
-    host: &str,
-) -> Result<Placed, SecretError> {
+pub async fn place(snapshot: &Snapshot, wanted: &Wanted<'_>, host: &str) -> Result<Placed, SecretError> {
     let mut filler =
-        Filler { config, directory, host, scope: wanted.scope, fits: wanted.fits, patterns: BTreeMap::new() };
+        Filler { snapshot, host, scope: wanted.scope, fits: wanted.fits, patterns: BTreeMap::new() };
     let mut placed = Placed::nothing();
     for (name, value) in &wanted.headers {
         let value = filler.fill(value, Placement::Header).await?;
@@ -179,8 +179,7 @@ fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), SecretEr
 
 /// Fills templates for one host and remembers what it put in.
 struct Filler<'a> {
-    config: &'a Config,
-    directory: &'a Path,
+    snapshot: &'a Snapshot,
     host: &'a str,
     scope: Option<Scope<'a>>,
     fits: Option<&'a Adapter>,
@@ -213,15 +212,16 @@ impl Filler<'_> {
     }
 
     async fn fetch(&self, name: &str, place: Placement) -> Result<Secret, SecretError> {
-        let spec = self.config.secrets.get(name).ok_or_else(|| SecretError::Undeclared(name.to_owned()))?;
+        let Snapshot { config, directory, vault, .. } = self.snapshot;
+        let spec = config.secrets.get(name).ok_or_else(|| SecretError::Undeclared(name.to_owned()))?;
         // Checked again here, where it acts, although `check` has looked already: a secret goes nowhere else.
-        if !allowed_for(spec, self.host) {
+        if !config.may_go(name, spec, self.host) {
             return Err(SecretError::Host { name: name.to_owned(), host: self.host.to_owned() });
         }
-        if !spec.allowed_placements.contains(&place) {
+        if !spec.may_stand(place) {
             return Err(SecretError::Place { name: name.to_owned() });
         }
-        let secret = read(name, spec, self.directory).await?;
+        let secret = read(name, spec, directory, vault).await?;
         match self.fits {
             Some(adapter) if !adapter.credential_fits(&secret.0) => Err(SecretError::Mode(name.to_owned())),
             Some(_) | None => Ok(secret),
@@ -229,37 +229,51 @@ impl Filler<'_> {
     }
 }
 
-/// Whether a secret may go to this host: exact, or below a leading dot.
-#[must_use]
-pub fn allowed_for(spec: &SecretSpec, host: &str) -> bool {
-    spec.allowed_hosts.iter().any(|allowed| match allowed.strip_prefix('.') {
-        Some(below) => host.strip_suffix(below).is_some_and(|head| head.ends_with('.') && head.len() > 1),
-        None => allowed == host,
-    })
-}
-
 /// Reads a secret from where it is kept, without placing it anywhere: `check` asks whether it can be had.
 ///
 /// # Errors
 /// As [`SecretError`] says.
-pub async fn read(name: &str, spec: &SecretSpec, directory: &Path) -> Result<Secret, SecretError> {
+pub async fn read(
+    name: &str,
+    spec: &SecretSpec,
+    directory: &Path,
+    vault: &Vault,
+) -> Result<Secret, SecretError> {
     let raw = match &spec.from {
+        SecretSource::Vault => vault.get(name)?,
+        outside @ (SecretSource::Env(_) | SecretSource::File(_) | SecretSource::Command(_)) => {
+            fetch(name, outside, directory).await?
+        }
+    };
+    let value = usable(&raw).ok_or_else(|| SecretError::Unusable(name.to_owned()))?;
+    Ok(Secret(Zeroizing::new(value.to_owned())))
+}
+
+/// Reads what lies outside the vault, as it is.
+pub(crate) async fn fetch(
+    name: &str,
+    source: &SecretSource,
+    directory: &Path,
+) -> Result<Zeroizing<String>, SecretError> {
+    let raw = match source {
         SecretSource::Env(variable) => std::env::var(variable)
             .map_err(|_| SecretError::Environment { name: name.to_owned(), variable: variable.clone() })?,
         SecretSource::File(path) => read_file(name, directory.join(path)).await?,
         SecretSource::Command(command) => run(name, command, directory).await?,
         SecretSource::Vault => return Err(SecretError::VaultEmpty(name.to_owned())),
     };
-    let raw = Zeroizing::new(raw);
-    let value = raw.strip_suffix('\n').unwrap_or(&raw);
+    Ok(Zeroizing::new(raw))
+}
+
+/// The value without one line end, if a request can carry it: 1 byte to [`SECRET_BYTES_MAX`] of printable ASCII and
+/// tabs.
+pub(crate) fn usable(raw: &str) -> Option<&str> {
+    let value = raw.strip_suffix('\n').unwrap_or(raw);
     let value = value.strip_suffix('\r').unwrap_or(value);
     let fits = !value.is_empty()
         && value.len() <= SECRET_BYTES_MAX
         && value.bytes().all(|byte| byte == b'\t' || (0x20..0x7f).contains(&byte));
-    if !fits {
-        return Err(SecretError::Unusable(name.to_owned()));
-    }
-    Ok(Secret(Zeroizing::new(value.to_owned())))
+    fits.then_some(value)
 }
 
 async fn read_file(name: &str, path: PathBuf) -> Result<String, SecretError> {

@@ -24,6 +24,7 @@ use crate::load::Loaded;
 use crate::own::Own;
 use crate::reload::Files;
 use crate::state::{Sidecar, Snapshot, SnapshotError, new_ulid};
+use crate::vault::{Vault, VaultError};
 use crate::{control, reconciler};
 
 /// Minted leaves that are kept.
@@ -71,6 +72,9 @@ pub enum StartError {
     /// The first things written to it.
     #[error("the database cannot be written")]
     Store(#[from] StoreError),
+    /// The vault.
+    #[error("the vault cannot be used")]
+    Vault(#[from] VaultError),
     /// The configuration names something that cannot be had.
     #[error("the configuration cannot be used")]
     Snapshot(#[from] SnapshotError),
@@ -116,7 +120,9 @@ pub async fn start(loaded: Loaded, options: Options) -> Result<Running, StartErr
         keep_responses: config.store.keep_responses,
     };
     let limits = config.limits.clone();
-    let snapshot = Snapshot::new(config, directory)?;
+    let vault = Vault::open(&config, &directory).await?;
+    vault.seal_what_is_not()?;
+    let snapshot = Snapshot::new(config, directory, Arc::new(vault))?;
     let store = Store::open(store_options, OwnerId::from_ulid(&new_ulid()), now)?;
     for difference in store.sync_limits(limits, now).await? {
         tracing::info!(difference, "a limit differs from what was recorded");

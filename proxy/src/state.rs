@@ -14,6 +14,7 @@ use oncegate_policy::authority::Authority;
 use oncegate_policy::caller::CallerName;
 use oncegate_policy::id::EffectId;
 use oncegate_policy::router::Router;
+use oncegate_policy::time::Timestamp;
 use oncegate_store::{EffectView, Store};
 use subtle::ConstantTimeEq;
 use thiserror::Error;
@@ -28,6 +29,7 @@ use crate::reload::Files;
 use crate::run_tokens::RunTokens;
 use crate::upstream::dial::Destination;
 use crate::upstream::pool::Pool;
+use crate::vault::Vault;
 use crate::{adapting, upstream};
 
 /// Destinations remembered per snapshot; only hosts declared with a leading dot can fill it.
@@ -66,6 +68,8 @@ pub struct Snapshot {
     pub config: Config,
     /// Relative paths begin here.
     pub directory: PathBuf,
+    /// What was put through the API; one for all configurations.
+    pub vault: Arc<Vault>,
     /// Which action a request means.
     pub router: Router,
     /// What each action means at its provider.
@@ -110,7 +114,7 @@ impl Snapshot {
     ///
     /// # Errors
     /// A `ca_file` that cannot be read or holds no certificate.
-    pub fn new(config: Config, directory: PathBuf) -> Result<Self, SnapshotError> {
+    pub fn new(config: Config, directory: PathBuf, vault: Arc<Vault>) -> Result<Self, SnapshotError> {
         let (router, _) = Router::build(config.routes());
         let adapters =
             config.actions.iter().map(|(name, action)| (name.clone(), adapting::adapter(action))).collect();
@@ -136,6 +140,7 @@ impl Snapshot {
         Ok(Self {
             config,
             directory,
+            vault,
             router,
             adapters,
             control_tls,
@@ -196,18 +201,30 @@ impl Snapshot {
         destination
     }
 
-    /// Whose key this is. Every key is compared, and each comparison takes the same time wherever it differs.
+    /// Whose key this is, and until when. Every key is compared, and each comparison takes the same time wherever it differs.
     #[must_use]
-    pub fn caller_for_key(&self, presented: &Digest32) -> Option<(&CallerName, &Caller)> {
+    pub fn caller_for_key(
+        &self,
+        presented: &Digest32,
+        now: Timestamp,
+    ) -> Option<(&CallerName, &Caller, Option<Timestamp>)> {
         let mut found = None;
         for (name, caller) in &self.config.callers {
-            for valid in &caller.key_sha256 {
-                if bool::from(valid.ct_eq(presented)) {
-                    found = Some((name, caller));
+            for valid in &caller.keys {
+                if bool::from(valid.sha256.ct_eq(presented)) {
+                    let expires = caller.expires.into_iter().chain(valid.expires).min();
+                    found = Some((name, caller, expires));
                 }
             }
         }
-        found
+        found.filter(|(_, _, expires)| expires.is_none_or(|expires| now < expires))
+    }
+
+    /// A caller that is declared and has not expired.
+    #[must_use]
+    pub fn living_caller(&self, name: &CallerName, now: Timestamp) -> Option<&Caller> {
+        let caller = self.config.callers.get(name)?;
+        caller.expires.is_none_or(|expires| now < expires).then_some(caller)
     }
 
     /// The bounds of one exchange.
@@ -269,10 +286,12 @@ impl Sidecar {
     #[must_use]
     pub fn caller_for_key(&self, presented: &Digest32) -> Option<CallerName> {
         let snapshot = self.snapshot();
-        if let Some((name, _)) = snapshot.caller_for_key(presented) {
+        let now = self.clock.now();
+        if let Some((name, ..)) = snapshot.caller_for_key(presented, now) {
             return Some(name.clone());
         }
-        self.run_tokens.caller(presented).filter(|caller| snapshot.config.callers.contains_key(caller))
+        let known = self.run_tokens.caller(presented);
+        known.filter(|caller| snapshot.living_caller(caller, now).is_some())
     }
 }
 

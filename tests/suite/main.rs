@@ -43,4 +43,5 @@ mod promises;
 mod promises_kept;
 mod refusals;
 mod reload;
+mod secrets;
 mod shop;

@@ -57,13 +57,13 @@ fn callers_secrets_hosts_and_limits() {
     let config = config(EXAMPLE);
     let agent = &config.callers[&CallerName::parse("billing-agent").unwrap()];
     assert_eq!(agent.scopes, [Scope::ActionsInvoke]);
-    assert_eq!(agent.key_sha256.len(), 1);
-    assert_eq!(agent.key_sha256[0][..3], [0x5f, 0xec, 0xeb]);
+    assert_eq!(agent.keys.len(), 1);
+    assert_eq!(agent.keys[0].sha256[..3], [0x5f, 0xec, 0xeb]);
     assert_eq!(config.callers[&CallerName::parse("ops").unwrap()].scopes.len(), 7);
     let secret = &config.secrets["STRIPE_KEY"];
     assert_eq!(secret.from, SecretSource::Env("STRIPE_SECRET_KEY".to_owned()));
-    assert_eq!(secret.allowed_hosts, ["api.stripe.com"]);
-    assert_eq!(secret.allowed_placements, [Placement::Header]);
+    assert_eq!(secret.allowed_hosts.as_ref().unwrap(), &["api.stripe.com"]);
+    assert_eq!(secret.allowed_placements.as_ref().unwrap(), &[Placement::Header]);
     let stripe = &config.hosts[1];
     assert_eq!((&stripe.pattern, stripe.port), (&HostPattern::Exact("api.stripe.com".to_owned()), 443));
     assert!(stripe.reads && !stripe.writes && !stripe.plain && !stripe.allow_private);

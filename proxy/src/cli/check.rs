@@ -13,6 +13,7 @@ use crate::clock::Clock;
 use crate::control::tls;
 use crate::load::{self, LoadError, Loaded, Text};
 use crate::secrets;
+use crate::vault::Vault;
 
 #[derive(Args)]
 pub(crate) struct CheckArgs {}
@@ -71,13 +72,18 @@ async fn out_of_reach(loaded: &Loaded, texts: &[Text]) -> Vec<Fault> {
     for (name, spec) in &loaded.config.secrets {
         match spec.from {
             SecretSource::Env(_) | SecretSource::File(_) => {
-                if let Err(error) = secrets::read(name, spec, &loaded.directory).await {
+                if let Err(error) = secrets::read(name, spec, &loaded.directory, &Vault::default()).await {
                     faults.push(locate(texts, "secrets", name, "from").fault(chain(&error)));
                 }
             }
-            // A command may do more than answer, and the vault is not open yet.
+            // A command may do more than answer, and what the vault lacks may be put into it later.
             SecretSource::Command(_) | SecretSource::Vault => {}
         }
+    }
+    // A command may do more than answer here as well.
+    let asks = matches!(loaded.config.vault_key, Some(SecretSource::Command(_)));
+    if !asks && let Err(error) = Vault::open(&loaded.config, &loaded.directory).await {
+        faults.push(locate(texts, "vault", "", "key").fault(chain(&error)));
     }
     for host in &loaded.config.hosts {
         let Some(file) = &host.ca_file else { continue };

@@ -113,7 +113,7 @@ pub(crate) fn which_caller<'a>(
 
 fn check_key(name: &CallerName, caller: &Caller, key: &str) -> Result<(), Stop> {
     let digest: [u8; 32] = Sha256::digest(key.as_bytes()).into();
-    if caller.key_sha256.contains(&digest) {
+    if caller.keys.iter().any(|known| known.sha256 == digest) {
         return Ok(());
     }
     Err(Stop::usage(format!("this is not the key of {name}")))

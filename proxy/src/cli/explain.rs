@@ -4,6 +4,8 @@
 use std::str::FromStr;
 
 use bytes::Bytes;
+use std::sync::Arc;
+
 use clap::Args;
 use http::header::{CONTENT_TYPE, HOST};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
@@ -53,7 +55,7 @@ struct Explained {
 /// Explains one request. Exits 15 if it would be refused.
 pub(crate) fn run(common: &Common, args: &ExplainArgs) -> Result<Exit, Stop> {
     let loaded = super::load(common)?;
-    let snapshot = Snapshot::new(loaded.config.clone(), loaded.directory.clone())
+    let snapshot = Snapshot::new(loaded.config.clone(), loaded.directory.clone(), Arc::default())
         .map_err(|error| Stop::usage(chain(&error)))?;
     let (request, via) = request(args)?;
     let explained = explain(&snapshot, request, via, args.data.as_bytes());

@@ -63,7 +63,7 @@ fn fresh(name: &str, scopes: &[Scope]) -> Result<Fresh, Stop> {
 fn starter(callers: &[&Fresh]) -> String {
     let declared: Vec<_> = callers
         .iter()
-        .map(|one| key::declaration(&one.name, &digest_hex(one.key.as_bytes()), &one.scopes))
+        .map(|one| key::declaration(&one.name, &digest_hex(one.key.as_bytes()), &one.scopes, None))
         .collect();
     STARTER.replace("{{callers}}", &declared.join("\n\n"))
 }

@@ -3,6 +3,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use clap::{Args, Subcommand};
+use jiff::Timestamp;
 use oncegate_policy::caller::{CallerName, Scope};
 use oncegate_policy::fingerprint::digest_hex;
 use serde_json::json;
@@ -23,6 +24,9 @@ pub(crate) struct NewArgs {
     /// What the key may do; may be given several times
     #[arg(long = "scope", value_name = "S", required = true)]
     scopes: Vec<String>,
+    /// From when on the key counts no more: a moment such as 2027-01-01T00:00:00Z
+    #[arg(long, value_name = "MOMENT")]
+    expires: Option<Timestamp>,
 }
 
 /// Prints the key to standard output and keeps it nowhere.
@@ -36,11 +40,14 @@ pub(crate) fn run(common: &Common, command: &KeyCommand) -> Result<Exit, Stop> {
     let digest = digest_hex(key.as_bytes());
     if common.json {
         let scopes: Vec<_> = scopes.iter().map(|scope| scope.word()).collect();
-        print::json(&json!({ "name": name.as_str(), "key": key, "keySha256": digest, "scopes": scopes }));
+        let expires = args.expires.map(|expires| expires.to_string());
+        print::json(&json!({
+            "name": name.as_str(), "key": key, "keySha256": digest, "scopes": scopes, "expiresAt": expires,
+        }));
         return Ok(Exit::Done);
     }
     print::note("the key is shown this once; only its hash belongs into the configuration");
-    print::line(&format!("{key}\n\n{}", declaration(&name, &digest, &scopes)));
+    print::line(&format!("{key}\n\n{}", declaration(&name, &digest, &scopes, args.expires)));
     Ok(Exit::Done)
 }
 
@@ -69,11 +76,21 @@ pub(crate) fn generate() -> Result<String, Stop> {
 }
 
 /// The table that declares a caller.
-pub(crate) fn declaration(name: &CallerName, digest: &str, scopes: &[Scope]) -> String {
+pub(crate) fn declaration(
+    name: &CallerName,
+    digest: &str,
+    scopes: &[Scope],
+    expires: Option<Timestamp>,
+) -> String {
     // A bare key of TOML may not hold a dot.
     let table = if name.as_str().contains('.') { format!("\"{name}\"") } else { name.to_string() };
     let scopes: Vec<_> = scopes.iter().map(|scope| format!("\"{}\"", scope.word())).collect();
-    format!("[callers.{table}]\nkey_sha256 = \"{digest}\"\nscopes = [{}]", scopes.join(", "))
+    let key = match expires {
+        None => format!("\"{digest}\""),
+        // On the key, not on the caller: its successor can stand beside it.
+        Some(expires) => format!("[{{ sha256 = \"{digest}\", expires = \"{expires}\" }}]"),
+    };
+    format!("[callers.{table}]\nkey_sha256 = {key}\nscopes = [{}]", scopes.join(", "))
 }
 
 #[cfg(test)]
@@ -91,8 +108,13 @@ mod tests {
     fn a_declaration_is_toml() {
         let name = CallerName::parse("a.b").unwrap();
         assert_eq!(
-            declaration(&name, "00", &[Scope::ActionsInvoke]),
+            declaration(&name, "00", &[Scope::ActionsInvoke], None),
             "[callers.\"a.b\"]\nkey_sha256 = \"00\"\nscopes = [\"actions:invoke\"]"
+        );
+        let expires = "2027-01-01T00:00:00Z".parse().ok();
+        assert!(
+            declaration(&name, "00", &[], expires)
+                .contains("key_sha256 = [{ sha256 = \"00\", expires = \"2027-01-01T00:00:00Z\" }]")
         );
         assert!(scopes(&["actions:invoke,actions:resolve".into()]).is_ok());
         assert!(scopes(&["actions:everything".into()]).is_err());

@@ -113,7 +113,8 @@ fn surround(command: &mut Command, loaded: &Loaded, gate: &Gate, caller: &Caller
 
 /// The variables that the command does not get.
 fn removed(loaded: &Loaded) -> Vec<String> {
-    let secrets = loaded.config.secrets.values().filter_map(|secret| match &secret.from {
+    let sources = loaded.config.secrets.values().map(|secret| &secret.from).chain(&loaded.config.vault_key);
+    let secrets = sources.filter_map(|source| match source {
         SecretSource::Env(name) => Some(name.clone()),
         SecretSource::File(_) | SecretSource::Command(_) | SecretSource::Vault => None,
     });

@@ -9,6 +9,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use oncegate_config::model::MetricsAccess;
 use oncegate_policy::caller::{CallerName, Scope};
+use oncegate_policy::time::Timestamp;
 
 use super::answer::{ApiError, ErrorCode};
 use super::routes::{self, Access};
@@ -22,6 +23,8 @@ pub(crate) struct Asker {
     pub(crate) name: CallerName,
     /// What its key allows.
     pub(crate) scopes: Vec<Scope>,
+    /// From when on nobody has the key.
+    pub(crate) expires: Option<Timestamp>,
 }
 
 impl Asker {
@@ -52,9 +55,10 @@ impl FromRequestParts<Arc<Sidecar>> for Asker {
             .ok_or_else(|| refused("send the key as `Authorization: Bearer …`"))?;
         // Configured keys only: the token of a run speaks to the proxy, and never decides anything here (P8).
         let snapshot = sidecar.snapshot();
-        let (name, caller) =
-            snapshot.caller_for_key(&proof::digest(key)).ok_or_else(|| refused("no caller has this key"))?;
-        Ok(Self { name: name.clone(), scopes: caller.scopes.clone() })
+        let (name, caller, expires) = snapshot
+            .caller_for_key(&proof::digest(key), sidecar.clock.now())
+            .ok_or_else(|| refused("no caller has this key"))?;
+        Ok(Self { name: name.clone(), scopes: caller.scopes.clone(), expires })
     }
 }
 

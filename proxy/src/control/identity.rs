@@ -5,6 +5,7 @@ use serde_json::json;
 
 use super::answer::one;
 use super::auth::Asker;
+use super::show::moment;
 
 /// `GET /auth/identity`
 pub(crate) async fn show(asker: Asker) -> Response {
@@ -17,5 +18,6 @@ pub(crate) async fn show(asker: Asker) -> Response {
         // One sidecar is one environment.
         "environmentId": "local",
         "scopes": scopes,
+        "expiresAt": asker.expires.map(moment),
     }))
 }

@@ -74,7 +74,7 @@ fn declared(line: &str) -> Option<String> {
 }
 
 /// JSON's spelling of a text is TOML's as well, but for one control character.
-fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string().replace('\u{7f}', "\\u007f")
 }
 

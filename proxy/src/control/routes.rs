@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::routing::{delete, get, patch, post};
+use axum::routing::{delete, get, patch, post, put};
 use oncegate_policy::caller::Scope;
 
 use super::{
     BODY_BYTES_MAX, actions, actions_write, approvals, effects, environment, health, identity, import,
-    invocations, invoke, limits, limits_write, metrics, previews, resolving,
+    invocations, invoke, limits, limits_write, metrics, previews, resolving, secrets,
 };
 use crate::state::Sidecar;
 
@@ -74,6 +74,7 @@ macro_rules! upper {
 use Access::{Key, Metrics, Open, Scoped};
 use Scope::{
     ActionsGovern, ActionsInvoke, ActionsResolve, ApprovalsDecide, EnvironmentsHalt, ImpactLimitsWrite,
+    SecretsWrite,
 };
 
 routes! {
@@ -112,6 +113,10 @@ routes! {
     get "/impact-limits/{id}" Key => limits::get;
     patch "/impact-limits/{id}" Scoped(ImpactLimitsWrite) => limits_write::change;
     delete "/impact-limits/{id}" Scoped(ImpactLimitsWrite) => limits_write::archive;
+    get "/secrets" Key => secrets::list;
+    put "/secrets/{name}" Scoped(SecretsWrite) => secrets::put;
+    get "/secrets/{name}" Key => secrets::get;
+    delete "/secrets/{name}" Scoped(SecretsWrite) => secrets::delete;
     get "/environment" Key => environment::get;
     post "/environment/halt" Scoped(EnvironmentsHalt) => environment::halt;
     post "/environment/resume" Scoped(EnvironmentsHalt) => environment::resume;
