@@ -221,7 +221,7 @@ fn a_key_that_has_expired_is_unknown_on_both_listeners() {
     shop.home.write(&until_then("2999-01-01T00:00:00Z"));
     let sidecar = shop.home.serve();
     let identity = data(&call(&sidecar, "billing-agent", "GET", "/auth/identity", ""));
-    assert_eq!(identity["expiresAt"], "2999-01-01T00:00:00Z", "{identity}");
+    assert_eq!(identity["expiresAt"], "2999-01-01T00:00:00.000Z", "{identity}");
     let never = data(&call(&sidecar, "ops", "GET", "/auth/identity", ""));
     assert_eq!(never["expiresAt"], json!(null));
     let agent = sidecar.billing();

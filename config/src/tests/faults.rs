@@ -89,6 +89,16 @@ fn callers() {
             "[callers.a]\nkey_sha256 = []\nscopes = []",
             &["2:14: `key_sha256` must hold one hash, or two while a key is being replaced"],
         ),
+        (
+            "[callers.a]\nkey_sha256 = [{ sha256 = \"ab\", expires = \"soon\" }]\nscopes = []\n\
+             expires = 2027-01-01T00:00:00",
+            &[
+                "2:26: `sha256` must be the SHA-256 of the key: 64 hexadecimal digits",
+                "2:42: `expires`: `soon` is not a moment such as `2027-01-01T00:00:00Z`, with its offset from UTC",
+                "4:11: `expires`: `2027-01-01T00:00:00` is not a moment such as `2027-01-01T00:00:00Z`, with its offset \
+                 from UTC",
+            ],
+        ),
     ]);
 }
 
@@ -108,6 +118,13 @@ fn secrets() {
             &[
                 "1:10: missing key `allowed_hosts` in [secrets.K]",
                 "2:18: `vault` can only be `true`: name another source, or leave it",
+            ],
+        ),
+        (
+            "[vault]\nkey = { vault = true }",
+            &[
+                "2:7: `key` needs exactly one of `env`, `file`, `command`",
+                "2:9: unknown key `vault`; known: `command`, `env`, `file`",
             ],
         ),
         (

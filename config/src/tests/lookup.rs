@@ -4,6 +4,7 @@ use oncegate_policy::authority::Authority;
 use oncegate_policy::router::Router;
 
 use super::config;
+use crate::model::Placement;
 
 #[test]
 fn the_most_specific_host_wins_and_the_port_must_match() {
@@ -38,6 +39,33 @@ fn a_host_that_only_an_action_names_says_so() {
     let config = config("[actions.x]\nmethod = \"POST\"\nurl = \"http://a.example:8080/x\"\n");
     let host = config.host_for(&Authority::parse("a.example:8080", None).unwrap());
     assert!(host.is_some_and(|host| host.plain && host.implied));
+}
+
+#[test]
+fn a_secret_of_the_vault_without_a_list_goes_where_it_is_named() {
+    let config = config(
+        "[hosts.\".b.example\"]\ncredential = { query = \"k\", value = \"{{secret:K}}\" }\n\
+         [hosts.\"a.example\"]\n[hosts.\"c.example\"]\n\
+         [secrets.K]\nfrom = { vault = true }\n\
+         [secrets.L]\nfrom = { vault = true }\nallowed_hosts = [\".example\"]\nallowed_placements = [\"header\"]\n\
+         [actions.open]\nmethod = \"POST\"\nurl = \"https://a.example/t\"\n\
+         headers = { \"X-Key\" = \"{{secret:K}}\" }\n",
+    );
+    let may = |name: &str, host: &str| config.may_go(name, &config.secrets[name], host);
+    for (host, named) in [
+        ("a.example", true),
+        ("x.b.example", true),
+        ("b.example", false),
+        ("c.example", false),
+        ("xa.example", false),
+    ] {
+        assert_eq!((may("K", host), may("L", host)), (named, true), "{host}");
+    }
+    assert!(!may("L", "example"));
+    for place in [Placement::Header, Placement::Url, Placement::Body] {
+        assert!(config.secrets["K"].may_stand(place));
+        assert_eq!(config.secrets["L"].may_stand(place), place == Placement::Header);
+    }
 }
 
 #[test]

@@ -66,6 +66,13 @@ fn hosts_and_limits() {
             &["1:8: the credential of this host is sent in plain text"],
         ),
         (
+            "[secrets.K]\nfrom = { vault = true }",
+            &[
+                "2:10: the vault has no key (`[vault] key`): what is put into it through the API is not encrypted, only \
+               readable by the sidecar's user alone",
+            ],
+        ),
+        (
             "[limits.l]\ndimension = \"mony\"\nperiod = \"day\"\namount = 1",
             &["2:9: no action counts against the limit `l`: it holds nothing back"],
         ),
