@@ -13,9 +13,7 @@ use oncegate_policy::template::{Piece, RenderFault, Scope, Template};
 use oncegate_policy::url_template::UrlTemplate;
 use serde_json::Value;
 
-use crate::built::Built;
-
-use crate::built::is_header_text;
+use crate::built::{Built, is_header_text};
 use crate::look::{Look, LookStep, Memory};
 use crate::plan::{Marks, Plan, Planned, Prepared, Request};
 
@@ -70,7 +68,7 @@ impl Declared {
         }
     }
 
-    fn try_plan(&self, request: &Request<'_>) -> Result<Plan, Refusal> {
+    pub(crate) fn try_plan(&self, request: &Request<'_>) -> Result<Plan, Refusal> {
         let scope = Scope::of_input(request.input);
         let subject = self.subject.as_ref().map(|template| template.render_identity(&scope)).transpose();
         let subject = subject.map_err(|fault| cannot_render(&fault))?;

@@ -14,7 +14,9 @@ mod look;
 mod plan;
 mod read_back;
 pub mod resend_email;
+mod stripe;
 pub mod stripe_refund;
+pub mod stripe_write;
 
 pub use built::Built;
 pub use error_shape::{OwnError, no_adapter_error_body};
@@ -45,6 +47,8 @@ pub enum Adapter {
     ResendEmail(resend_email::ResendEmail),
     /// `adapter = { type = "github.file_update", … }`
     GithubFile(github_file::GithubFile),
+    /// `adapter = { type = "stripe.write", … }`
+    StripeWrite(Box<stripe_write::StripeWrite>),
     /// A declared route.
     Declared(declared::Declared),
 }
@@ -62,6 +66,7 @@ impl Adapter {
             Self::StripeRefund(refund) => refund.build(input),
             Self::ResendEmail(email) => email.build(input),
             Self::GithubFile(file) => file.build(input),
+            Self::StripeWrite(write) => write.build(input, scope),
             Self::Declared(declared) => declared.build(input, scope),
         }
     }
@@ -73,7 +78,8 @@ impl Adapter {
             Self::StripeRefund(_) => Some(stripe_refund::input_schema()),
             Self::ResendEmail(_) => Some(resend_email::input_schema()),
             Self::GithubFile(_) => Some(github_file::input_schema()),
-            Self::Declared(_) => None,
+            // Which parameters an endpoint takes, Stripe's reference says.
+            Self::StripeWrite(_) | Self::Declared(_) => None,
         }
     }
 
@@ -84,6 +90,7 @@ impl Adapter {
             Self::StripeRefund(refund) => refund.plan(request),
             Self::ResendEmail(email) => email.plan(request),
             Self::GithubFile(file) => file.plan(request),
+            Self::StripeWrite(write) => write.plan(request),
             Self::Declared(declared) => declared.plan(request),
         }
     }
@@ -95,6 +102,7 @@ impl Adapter {
             Self::StripeRefund(refund) => refund.plan_with(request, read),
             Self::ResendEmail(email) => email.plan(request),
             Self::GithubFile(file) => file.plan_with(request, read),
+            Self::StripeWrite(write) => write.plan(request),
             Self::Declared(declared) => declared.plan(request),
         }
     }
@@ -108,6 +116,7 @@ impl Adapter {
             Self::StripeRefund(refund) => refund.prepare(request, marks),
             Self::ResendEmail(email) => email.prepare(request, marks),
             Self::GithubFile(file) => file.prepare(request, marks),
+            Self::StripeWrite(write) => write.prepare(request, marks),
             Self::Declared(declared) => declared.prepare(request, marks),
         }
     }
@@ -118,7 +127,7 @@ impl Adapter {
         match self {
             // Stripe's statuses mean what the table says, 409 included: it is also the answer to a request whose
             // first try is still running (<https://docs.stripe.com/api/errors>).
-            Self::StripeRefund(_) => &USUAL,
+            Self::StripeRefund(_) | Self::StripeWrite(_) => &USUAL,
             // 409 says that the key was seen before, which may have been ourselves.
             Self::ResendEmail(_) => &USUAL,
             Self::GithubFile(file) => file.response_rules(),
@@ -133,6 +142,7 @@ impl Adapter {
             Self::StripeRefund(refund) => refund.look(memory, step),
             Self::ResendEmail(email) => email.look(memory, step),
             Self::GithubFile(file) => file.look(memory, step),
+            Self::StripeWrite(write) => write.look(memory, step),
             Self::Declared(declared) => declared.look(memory, step),
         }
     }
@@ -141,7 +151,7 @@ impl Adapter {
     #[must_use]
     pub fn error_body(&self, error: &OwnError<'_>) -> Vec<u8> {
         match self {
-            Self::StripeRefund(_) => error_shape::stripe(error),
+            Self::StripeRefund(_) | Self::StripeWrite(_) => error_shape::stripe(error),
             Self::ResendEmail(_) => error_shape::resend(error),
             Self::GithubFile(_) => error_shape::github(error),
             Self::Declared(_) => no_adapter_error_body(error),
@@ -152,7 +162,7 @@ impl Adapter {
     #[must_use]
     pub fn key_reuse_status(&self) -> u16 {
         match self {
-            Self::StripeRefund(_) => 400,
+            Self::StripeRefund(_) | Self::StripeWrite(_) => 400,
             Self::ResendEmail(_) | Self::GithubFile(_) | Self::Declared(_) => 422,
         }
     }
@@ -161,7 +171,7 @@ impl Adapter {
     #[must_use]
     pub fn key_header(&self) -> Option<&str> {
         match self {
-            Self::StripeRefund(_) => Some(stripe_refund::KEY_HEADER),
+            Self::StripeRefund(_) | Self::StripeWrite(_) => Some(stripe::KEY_HEADER),
             Self::ResendEmail(_) => Some(resend_email::KEY_HEADER),
             Self::GithubFile(_) => None,
             Self::Declared(declared) => declared.key_header(),
@@ -173,7 +183,7 @@ impl Adapter {
     #[must_use]
     pub fn key_member(&self) -> Option<&str> {
         match self {
-            Self::StripeRefund(_) | Self::ResendEmail(_) | Self::GithubFile(_) => None,
+            Self::StripeRefund(_) | Self::StripeWrite(_) | Self::ResendEmail(_) | Self::GithubFile(_) => None,
             Self::Declared(declared) => declared.key_member(),
         }
     }
@@ -183,7 +193,7 @@ impl Adapter {
     pub fn answer_members(&self) -> &'static [&'static str] {
         match self {
             // <https://docs.stripe.com/api/expanding_objects>
-            Self::StripeRefund(_) => &["expand"],
+            Self::StripeRefund(_) | Self::StripeWrite(_) => &["expand"],
             Self::ResendEmail(_) | Self::GithubFile(_) | Self::Declared(_) => &[],
         }
     }
@@ -193,6 +203,7 @@ impl Adapter {
     pub fn can_read_back(&self) -> bool {
         match self {
             Self::StripeRefund(_) | Self::ResendEmail(_) | Self::GithubFile(_) => true,
+            Self::StripeWrite(write) => write.can_read_back(),
             Self::Declared(declared) => declared.verify.is_some(),
         }
     }
@@ -202,7 +213,8 @@ impl Adapter {
     #[must_use]
     pub fn credential_fits(&self, credential: &str) -> bool {
         match self {
-            Self::StripeRefund(refund) => refund.credential_fits(credential),
+            Self::StripeRefund(refund) => stripe::credential_fits(refund.live, credential),
+            Self::StripeWrite(write) => stripe::credential_fits(write.live, credential),
             Self::ResendEmail(_) | Self::GithubFile(_) | Self::Declared(_) => true,
         }
     }

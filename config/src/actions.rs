@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use oncegate_policy::action::ActionName;
 use oncegate_policy::impact::Dimension;
+use oncegate_policy::template::Template;
 use serde_json::Value;
 use toml::de::DeValue;
 
@@ -84,17 +85,18 @@ fn action(
 
     let (kind, subject) = match table.get("adapter") {
         Some(adapter) => {
-            table.refuse(&ROUTE_KEYS, "does not go with `adapter`: the adapter knows it");
-            (adapters::read(&adapter, table, facts), None)
+            let refused: Vec<_> =
+                ROUTE_KEYS.into_iter().filter(|key| !adapters::takes(&adapter, key)).collect();
+            table.refuse(&refused, "does not go with `adapter`: the adapter knows it");
+            (adapters::read(&adapter, table, facts), subject(table))
         }
         None => {
             if table.get("method").is_none() && table.get("url").is_none() {
                 let hint = "an action needs either `adapter`, or `method` and `url`";
                 table.log.fault(table.place, format!("[actions.{}]: {hint}", entry.name));
             }
-            let subject = table.read("subject", |node| template(node, Allowed::IDENTITY));
             let declared = declared::read(table, entry.name, facts);
-            (declared.map(|declared| ActionKind::Declared(Box::new(declared))), subject)
+            (declared.map(|declared| ActionKind::Declared(Box::new(declared))), subject(table))
         }
     };
     let kind = kind?;
@@ -117,10 +119,17 @@ fn action(
     })
 }
 
+fn subject(table: &Table<'_>) -> Option<Template> {
+    table.read("subject", |node| template(node, Allowed::IDENTITY))
+}
+
 /// Money and adapters: a day. Everything else is more often repeated on purpose.
 fn default_identical(kind: &ActionKind) -> Duration {
     let long = match kind {
-        ActionKind::StripeRefund(_) | ActionKind::ResendEmail(_) | ActionKind::GithubFile(_) => true,
+        ActionKind::StripeRefund(_)
+        | ActionKind::StripeWrite(_)
+        | ActionKind::ResendEmail(_)
+        | ActionKind::GithubFile(_) => true,
         ActionKind::Declared(declared) => {
             declared.impact.as_ref().is_some_and(|impact| matches!(impact.dimension, Dimension::Money { .. }))
         }
@@ -131,6 +140,7 @@ fn default_identical(kind: &ActionKind) -> Duration {
 fn judge_approval(table: &Table<'_>, kind: &ActionKind, approval_when: Option<ApprovalWhen>) {
     let has_amount = match kind {
         ActionKind::StripeRefund(_) | ActionKind::ResendEmail(_) | ActionKind::GithubFile(_) => true,
+        ActionKind::StripeWrite(write) => write.route.impact.is_some(),
         ActionKind::Declared(declared) => declared.impact.is_some(),
     };
     if approval_when.is_some() && !has_amount {

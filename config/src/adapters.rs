@@ -1,23 +1,37 @@
 //! `adapter = { type = …, … }` in `[actions.NAME]`.
 
+use oncegate_policy::classify::ResponseRules;
 use oncegate_policy::url_template::UrlTemplate;
 
+use crate::declared;
 use crate::facts::{Destination, Facts};
 use crate::limits::currency;
-use crate::lookup::{GITHUB_REPOS, RESEND_EMAILS, STRIPE_REFUNDS};
+use crate::lookup::{GITHUB_REPOS, RESEND_EMAILS, STRIPE_REFUNDS, STRIPE_V1};
 use crate::model::{
-    ActionKind, EmailFence, GithubFile, HostPattern, Placement, Repository, ResendEmail, StripeRefund,
+    ActionKind, Declared, EmailFence, GithubFile, HostPattern, Placement, Repository, ResendEmail,
+    StripeRefund, StripeWrite,
 };
 use crate::nearest::hint;
 use crate::reader::{Node, Table};
+use crate::templates::{Allowed, parse};
 use crate::value::{owned, text, word};
 
 const STRIPE_REFUND: &str = "stripe.refund";
+const STRIPE_WRITE: &str = "stripe.write";
 const RESEND_EMAIL: &str = "resend.email_send";
 const GITHUB_FILE: &str = "github.file_update";
 
 /// What `type` may be.
-const TYPES: [&str; 3] = [STRIPE_REFUND, RESEND_EMAIL, GITHUB_FILE];
+const TYPES: [&str; 4] = [STRIPE_REFUND, STRIPE_WRITE, RESEND_EMAIL, GITHUB_FILE];
+
+/// What a declared route has and `stripe.write` takes too.
+const WRITE_KEYS: [&str; 3] = ["subject", "impact", "verify"];
+
+/// Whether a key of declared routes goes with this adapter.
+pub(crate) fn takes(adapter: &Node<'_>, key: &str) -> bool {
+    let kind = adapter.value.as_table().and_then(|table| table.get("type")?.get_ref().as_str());
+    kind == Some(STRIPE_WRITE) && WRITE_KEYS.contains(&key)
+}
 
 /// What an action with `adapter` means.
 pub(crate) fn read(node: &Node<'_>, action: &Table<'_>, facts: &mut Facts) -> Option<ActionKind> {
@@ -35,6 +49,7 @@ pub(crate) fn read(node: &Node<'_>, action: &Table<'_>, facts: &mut Facts) -> Op
     let kind = text(&Node::new(kind, node.place.file, "`type`".to_owned(), node.log))?;
     let (url, read): (&str, Reader) = match kind {
         STRIPE_REFUND => (STRIPE_REFUNDS, stripe_refund),
+        STRIPE_WRITE => (STRIPE_V1, stripe_write),
         RESEND_EMAIL => (RESEND_EMAILS, resend_email),
         GITHUB_FILE => (GITHUB_REPOS, github_file),
         unknown => {
@@ -101,6 +116,49 @@ fn stripe_refund(table: &Table<'_>, given: Given<'_, '_>, _: &mut Facts) -> Opti
         currency: currency?,
         credential_secret: given.credential_secret?,
     }))
+}
+
+fn stripe_write(table: &Table<'_>, given: Given<'_, '_>, _: &mut Facts) -> Option<ActionKind> {
+    let action = given.action;
+    let live = live(table, action);
+    let url = table.need("path", stripe_path);
+    let impact = action.read("impact", |node| node.table("`impact`", declared::impact)?);
+    let verify = action.read("verify", |node| {
+        node.table("`verify`", |verify| declared::read_verify(verify, STRIPE_WRITE, url.as_ref()))?
+    });
+    let route = Declared {
+        method: "POST".to_owned(),
+        url: url?,
+        headers: Vec::new(),
+        body: None,
+        governed: true,
+        impact,
+        idempotency: None,
+        verify,
+        response: ResponseRules::default(),
+        credential_secret: Some(given.credential_secret?),
+    };
+    Some(ActionKind::StripeWrite(Box::new(StripeWrite { live: live?, route })))
+}
+
+/// `/v1/transfers`, or `/v1/customers/{{input.id}}`.
+fn stripe_path(node: &Node<'_>) -> Option<UrlTemplate> {
+    let written = text(node)?;
+    let Some(below) = written.strip_prefix("/v1/").filter(|below| !below.is_empty() && !below.contains('?'))
+    else {
+        node.fault(format!("{}: `{written}` is not a path such as `/v1/transfers`", node.what));
+        return None;
+    };
+    match UrlTemplate::parse(&format!("{STRIPE_V1}/{below}")) {
+        Ok(url) => {
+            _ = parse(node, written, Allowed::WRITE.without_effect());
+            Some(url)
+        }
+        Err(fault) => {
+            node.fault(format!("{}: {fault}", node.what));
+            None
+        }
+    }
 }
 
 fn resend_email(table: &Table<'_>, given: Given<'_, '_>, facts: &mut Facts) -> Option<ActionKind> {

@@ -147,7 +147,7 @@ fn secret(node: &Node<'_>, to: Option<&HostPattern>, facts: &mut Facts) -> Optio
     Some(secret)
 }
 
-fn impact(table: &Table<'_>) -> Option<ImpactRule> {
+pub(crate) fn impact(table: &Table<'_>) -> Option<ImpactRule> {
     let dimension = dimension(table);
     let amount = table.need("amount", amount_rule);
     let bounds = [Bound::Exact, Bound::UpperBound].map(|bound| (bound.word(), bound));
@@ -189,7 +189,7 @@ fn judge_key_place(table: &Table<'_>, idempotency: Option<&Idempotency>, headers
     }
 }
 
-fn read_verify(table: &Table<'_>, name: &str, action: Option<&UrlTemplate>) -> Option<Verify> {
+pub(crate) fn read_verify(table: &Table<'_>, name: &str, action: Option<&UrlTemplate>) -> Option<Verify> {
     let look = table.need("url", |node| {
         let look = url(node, Allowed::LOOK)?;
         let same = |action: &UrlTemplate| (action.scheme(), action.authority()) == (look.scheme(), look.authority());

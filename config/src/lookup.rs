@@ -11,6 +11,8 @@ use crate::model::{
 
 /// Where `stripe.refund` writes.
 pub const STRIPE_REFUNDS: &str = "https://api.stripe.com/v1/refunds";
+/// Below it `stripe.write` writes.
+pub const STRIPE_V1: &str = "https://api.stripe.com/v1";
 /// Below it `github.file_update` writes.
 pub const GITHUB_REPOS: &str = "https://api.github.com/repos";
 /// Where `resend.email_send` writes.
@@ -45,6 +47,7 @@ fn routes(action: &Action) -> Vec<Route> {
     let fixed = |method: &'static str, url: &str| UrlTemplate::parse(url).ok().map(|url| (method, url));
     let routes: Vec<(&str, UrlTemplate)> = match &action.kind {
         ActionKind::StripeRefund(_) => fixed("POST", STRIPE_REFUNDS).into_iter().collect(),
+        ActionKind::StripeWrite(write) => vec![("POST", write.route.url.clone())],
         ActionKind::ResendEmail(_) => fixed("POST", RESEND_EMAILS).into_iter().collect(),
         ActionKind::GithubFile(file) => {
             let url = github_contents(file);

@@ -51,8 +51,12 @@ fn action_place(action: &str, facts: &Facts) -> Place {
 }
 
 fn action_doubts(action: &Action, place: Place, log: &Log<'_>) {
-    let ActionKind::Declared(declared) = &action.kind else { return };
     let name = &action.name;
+    let (declared, has_key) = match &action.kind {
+        ActionKind::StripeWrite(write) => (&write.route, true),
+        ActionKind::Declared(declared) => (&**declared, declared.idempotency.is_some()),
+        ActionKind::StripeRefund(_) | ActionKind::ResendEmail(_) | ActionKind::GithubFile(_) => return,
+    };
     if !declared.governed {
         return;
     }
@@ -62,7 +66,7 @@ fn action_doubts(action: &Action, place: Place, log: &Log<'_>) {
             format!("action `{name}` has neither `operation_key` nor `subject`: a varied retry cannot be recognised"),
         );
     }
-    if declared.idempotency.is_none() && declared.verify.is_none() {
+    if !has_key && declared.verify.is_none() {
         log.warn(
             place,
             format!(
@@ -128,6 +132,7 @@ fn may_count(limit: &Limit, action: &Action) -> bool {
     let dimension = match &action.kind {
         ActionKind::StripeRefund(refund) => Some(Dimension::Money { currency: refund.currency.clone() }),
         ActionKind::ResendEmail(_) | ActionKind::GithubFile(_) => Some(Dimension::ResourceMutations),
+        ActionKind::StripeWrite(write) => counted(&write.route),
         ActionKind::Declared(declared) => counted(declared),
     };
     dimension.as_ref() == Some(&limit.dimension)

@@ -5,6 +5,7 @@ use oncegate_adapters::declared::{Declared, KeyPlace, Verify};
 use oncegate_adapters::github_file::{GithubFile, Repository};
 use oncegate_adapters::resend_email::{Fence, ResendEmail};
 use oncegate_adapters::stripe_refund::StripeRefund;
+use oncegate_adapters::stripe_write::StripeWrite;
 use oncegate_config::model::{self, Action, ActionKind, Credential, EmailFence, Host};
 use oncegate_policy::authority::Authority;
 use oncegate_policy::template::{Piece, Template};
@@ -26,6 +27,10 @@ pub fn adapter(action: &Action) -> Adapter {
             currency: refund.currency.clone(),
             live: refund.live,
         }),
+        ActionKind::StripeWrite(write) => Adapter::StripeWrite(Box::new(StripeWrite {
+            live: write.live,
+            route: from_declared(action, &write.route),
+        })),
         ActionKind::ResendEmail(email) => Adapter::ResendEmail(ResendEmail {
             fence: match email.fence {
                 EmailFence::RecipientsAndSubject => Fence::RecipientsAndSubject,
@@ -71,7 +76,9 @@ fn from_declared(action: &Action, declared: &model::Declared) -> Declared {
 #[must_use]
 pub fn authority(action: &Action) -> Authority {
     match &action.kind {
-        ActionKind::StripeRefund(_) => Authority { host: STRIPE_HOST.to_owned(), port: 443 },
+        ActionKind::StripeRefund(_) | ActionKind::StripeWrite(_) => {
+            Authority { host: STRIPE_HOST.to_owned(), port: 443 }
+        }
         ActionKind::ResendEmail(_) => Authority { host: RESEND_HOST.to_owned(), port: 443 },
         ActionKind::GithubFile(_) => Authority { host: GITHUB_HOST.to_owned(), port: 443 },
         ActionKind::Declared(declared) => declared.url.authority().clone(),
@@ -82,7 +89,10 @@ pub fn authority(action: &Action) -> Authority {
 #[must_use]
 pub fn scheme(action: &Action) -> Scheme {
     match &action.kind {
-        ActionKind::StripeRefund(_) | ActionKind::ResendEmail(_) | ActionKind::GithubFile(_) => Scheme::Https,
+        ActionKind::StripeRefund(_)
+        | ActionKind::StripeWrite(_)
+        | ActionKind::ResendEmail(_)
+        | ActionKind::GithubFile(_) => Scheme::Https,
         ActionKind::Declared(declared) => declared.url.scheme(),
     }
 }
@@ -91,7 +101,10 @@ pub fn scheme(action: &Action) -> Scheme {
 #[must_use]
 pub fn is_provider(adapter: &Adapter) -> bool {
     match adapter {
-        Adapter::StripeRefund(_) | Adapter::ResendEmail(_) | Adapter::GithubFile(_) => true,
+        Adapter::StripeRefund(_)
+        | Adapter::StripeWrite(_)
+        | Adapter::ResendEmail(_)
+        | Adapter::GithubFile(_) => true,
         Adapter::Declared(_) => false,
     }
 }

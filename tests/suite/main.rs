@@ -8,6 +8,7 @@
 
 mod adapter_github;
 mod adapter_resend;
+mod adapter_stripe_write;
 mod api_actions;
 mod api_guard;
 mod api_import;

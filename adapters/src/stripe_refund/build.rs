@@ -3,27 +3,14 @@
 use oncegate_policy::refusal::Refusal;
 use serde_json::{Value, json};
 
-use super::invalid;
-use crate::built::{Built, is_header_text, plain_header};
+use crate::built::Built;
 use crate::form_body;
+use crate::stripe::{ACCOUNT_MEMBER, apart, invalid};
 
 /// Where a refund is made (<https://docs.stripe.com/api/refunds/create>).
 const URL: &str = "https://api.stripe.com/v1/refunds";
-/// The member that names a connected account. Stripe has no such parameter: it goes out as `Stripe-Account`
-/// (<https://docs.stripe.com/connect/authentication>).
-const ACCOUNT_MEMBER: &str = "stripe_account";
-
 pub(super) fn build(input: &Value) -> Result<Built, Refusal> {
-    let Value::Object(members) = input else { return Err(invalid("The input must be an object")) };
-    let mut members = members.clone();
-    let mut headers = vec![plain_header("content-type", "application/x-www-form-urlencoded")];
-    match members.remove(ACCOUNT_MEMBER) {
-        None | Some(Value::Null) => {}
-        Some(Value::String(account)) if !account.trim().is_empty() && is_header_text(&account) => {
-            headers.push(plain_header("stripe-account", &account));
-        }
-        Some(_) => return Err(invalid(format!("{ACCOUNT_MEMBER} must be the id of an account, acct_…"))),
-    }
+    let (members, headers) = apart(input)?;
     let body = form_body::encode(&members).map_err(invalid)?;
     Ok(Built { method: "POST".to_owned(), url: URL.to_owned(), headers, body: Some(body) })
 }

@@ -8,13 +8,12 @@
 use oncegate_policy::exchange::Answer;
 use oncegate_policy::json;
 use oncegate_policy::reconcile::Finding;
-use oncegate_policy::url_template::percent_encode;
 use serde_json::Value;
 
-use super::MARK;
 use super::target::{Target, is_id};
 use crate::look::{Look, LookStep, Memory, unreadable};
 use crate::read_back::ReadBack;
+use crate::stripe::{Page, mark, read_page};
 
 /// Pages of 100 that one look reads at most.
 const MAX_PAGES: usize = 100;
@@ -73,7 +72,7 @@ fn by_id(memory: &Memory<'_>, target: &Target, id: &str, answer: &Answer) -> Loo
 }
 
 fn in_list(memory: &Memory<'_>, target: &Target, request: &ReadBack, answer: &Answer, page: usize) -> Look {
-    let Page { refunds, next } = match read_page(answer) {
+    let Page { objects: refunds, next } = match read_page(answer, "refunds") {
         Ok(page) => page,
         Err(why) => return unreadable(why),
     };
@@ -94,33 +93,6 @@ fn in_list(memory: &Memory<'_>, target: &Target, request: &ReadBack, answer: &An
         return unreadable("the list of refunds does not go on after its last entry");
     }
     ask(memory, next)
-}
-
-/// One page of a list (<https://docs.stripe.com/api/pagination>).
-struct Page {
-    refunds: Vec<Value>,
-    /// The last id, encoded for a query, when there is more after it.
-    next: Option<String>,
-}
-
-fn read_page(answer: &Answer) -> Result<Page, String> {
-    if answer.status != 200 {
-        return Err(format!("the list of refunds was answered with {}", answer.status));
-    }
-    let garbled = || "the list of refunds cannot be read".to_owned();
-    let mut list = json::strict(&answer.body).map_err(|_| garbled())?;
-    let more = list.get("has_more").and_then(Value::as_bool).ok_or_else(garbled)?;
-    let Some(Value::Array(refunds)) = list.get_mut("data").map(Value::take) else { return Err(garbled()) };
-    let ids: Option<Vec<&str>> = refunds.iter().map(|refund| refund.get("id")?.as_str()).collect();
-    let last = ids.ok_or_else(garbled)?.last().filter(|id| !id.is_empty()).map(|id| percent_encode(id));
-    if more && last.is_none() {
-        return Err("the list of refunds says that it goes on, and not after what".to_owned());
-    }
-    Ok(Page { refunds, next: last.filter(|_| more) })
-}
-
-fn mark(refund: &Value) -> Option<&str> {
-    refund.get("metadata")?.get(MARK)?.as_str()
 }
 
 /// What a refund's `status` says (<https://docs.stripe.com/api/refunds/object#refund_object-status>). `failed` is

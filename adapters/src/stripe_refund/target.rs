@@ -3,7 +3,7 @@
 use oncegate_policy::refusal::Refusal;
 use serde_json::Value;
 
-use super::invalid;
+use crate::stripe::invalid;
 
 /// Stripe's ids are at most 255 characters (<https://docs.stripe.com/upgrades>, on backward-compatible changes).
 const MAX_ID: usize = 255;

@@ -1,4 +1,4 @@
-use oncegate_policy::body;
+use oncegate_policy::body::{self, BodyKind};
 use oncegate_policy::template::Scope;
 use serde_json::json;
 

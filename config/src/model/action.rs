@@ -52,6 +52,8 @@ pub struct ApprovalWhen {
 pub enum ActionKind {
     /// `adapter = { type = "stripe.refund", account, mode, currency }`
     StripeRefund(StripeRefund),
+    /// `adapter = { type = "stripe.write", mode, path }`
+    StripeWrite(Box<StripeWrite>),
     /// `adapter = { type = "resend.email_send", fence, read_secret }`
     ResendEmail(ResendEmail),
     /// `adapter = { type = "github.file_update", repository, branch }`
@@ -66,6 +68,7 @@ impl ActionKind {
     pub fn credential_secret(&self) -> Option<&str> {
         match self {
             Self::StripeRefund(refund) => Some(&refund.credential_secret),
+            Self::StripeWrite(write) => write.route.credential_secret.as_deref(),
             Self::ResendEmail(email) => Some(&email.credential_secret),
             Self::GithubFile(file) => Some(&file.credential_secret),
             Self::Declared(declared) => declared.credential_secret.as_deref(),
@@ -77,7 +80,7 @@ impl ActionKind {
     pub fn read_secret(&self) -> Option<&str> {
         match self {
             Self::ResendEmail(email) => email.read_secret.as_deref(),
-            Self::StripeRefund(_) | Self::GithubFile(_) | Self::Declared(_) => None,
+            Self::StripeRefund(_) | Self::StripeWrite(_) | Self::GithubFile(_) | Self::Declared(_) => None,
         }
     }
 
@@ -85,7 +88,7 @@ impl ActionKind {
     #[must_use]
     pub fn declared(&self) -> Option<&Declared> {
         match self {
-            Self::StripeRefund(_) | Self::ResendEmail(_) | Self::GithubFile(_) => None,
+            Self::StripeRefund(_) | Self::StripeWrite(_) | Self::ResendEmail(_) | Self::GithubFile(_) => None,
             Self::Declared(declared) => Some(declared),
         }
     }
@@ -108,6 +111,15 @@ pub struct StripeRefund {
     pub currency: String,
     /// The secret that reads and writes (`credential_secret`).
     pub credential_secret: String,
+}
+
+/// The configuration of `stripe.write`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StripeWrite {
+    /// `test` or `live`.
+    pub live: bool,
+    /// `POST` of `path`, with `impact`, `verify` and `credential_secret` of the action.
+    pub route: Declared,
 }
 
 /// The configuration of `resend.email_send`.

@@ -83,6 +83,19 @@ fn adapters() {
                 "2:64: unknown key `branh`; did you mean `branch`?",
             ],
         ),
+        (
+            "[hosts.\"api.stripe.com\"]\n[secrets.K]\nfrom = { vault = true }\nallowed_hosts = [\"api.stripe.com\"]\n\
+             [actions.x]\nsubject = \"a\"\nurl = \"https://api.stripe.com/v1/x\"\ncredential_secret = \"K\"\n\
+             adapter = { type = \"stripe.write\", mode = \"test\", path = \"/v2/x\", curency = \"usd\" }\n\
+             impact = { dimension = \"money\", amount = \"input.amount\" }\n\
+             verify = { url = \"https://b.example/x\" }",
+            &[
+                "7:1: `url` does not go with `adapter`: the adapter knows it",
+                "9:58: `path`: `/v2/x` is not a path such as `/v1/transfers`",
+                "9:67: unknown key `curency`; known: `mode`, `path`, `type`",
+                "10:10: missing key `currency` in `impact`",
+            ],
+        ),
         ("[actions.x]\nadapter = \"stripe.refund\"", &["2:11: `adapter` must be a table, not a string"]),
         (
             "[actions.x]\nadapter = { type = \"stripe.refnd\" }",

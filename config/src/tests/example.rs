@@ -26,7 +26,10 @@ fn action<'a>(config: &'a Config, name: &str) -> &'a Action {
 fn declared<'a>(config: &'a Config, name: &str) -> &'a Declared {
     match &action(config, name).kind {
         ActionKind::Declared(declared) => declared,
-        ActionKind::StripeRefund(_) | ActionKind::ResendEmail(_) | ActionKind::GithubFile(_) => {
+        ActionKind::StripeRefund(_)
+        | ActionKind::StripeWrite(_)
+        | ActionKind::ResendEmail(_)
+        | ActionKind::GithubFile(_) => {
             panic!("{name} has an adapter")
         }
     }

@@ -59,6 +59,11 @@ pub(crate) fn shown(action: &Action) -> Value {
     let of_adapter = |shown: Shown| (json!({ "adapter": shown.adapter }), true, shown.impact, Value::Null);
     let (kind, governed, impact, verify) = match &action.kind {
         ActionKind::StripeRefund(refund) => of_adapter(adapter_action::stripe_refund(action, refund)),
+        ActionKind::StripeWrite(write) => {
+            let Shown { adapter, impact } = adapter_action::stripe_write(action, write);
+            let verify = write.route.verify.as_ref().map_or(Value::Null, template_action::verify);
+            (json!({ "adapter": adapter }), true, impact, verify)
+        }
         ActionKind::ResendEmail(email) => of_adapter(adapter_action::resend_email(action, email)),
         ActionKind::GithubFile(file) => of_adapter(adapter_action::github_file(action, file)),
         ActionKind::Declared(declared) => (

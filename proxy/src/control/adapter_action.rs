@@ -1,7 +1,9 @@
 //! Actions with an adapter, in the words in which they could be sent.
 
-use oncegate_config::model::{Action, GithubFile, ResendEmail, StripeRefund};
+use oncegate_config::model::{Action, GithubFile, ResendEmail, StripeRefund, StripeWrite};
 use serde_json::{Value, json};
+
+use super::template_action;
 
 /// What the document of such an action says beside what every action has.
 pub(crate) struct Shown {
@@ -23,6 +25,17 @@ pub(crate) fn stripe_refund(action: &Action, refund: &StripeRefund) -> Shown {
             "dimension": "money", "currency": refund.currency, "unit": refund.currency,
             "amount": "input.amount", "bound": "exact",
         }),
+    }
+}
+
+pub(crate) fn stripe_write(action: &Action, write: &StripeWrite) -> Shown {
+    let url = write.route.url.to_string();
+    let path = url.find("/v1/").map(|at| url.split_at(at).1);
+    let config = json!({ "mode": if write.live { "live" } else { "test" }, "path": path });
+    let secret = write.route.credential_secret.as_deref().unwrap_or_default();
+    Shown {
+        adapter: adapter("stripe.write", action, config, secret),
+        impact: write.route.impact.as_ref().map_or(Value::Null, template_action::impact),
     }
 }
 

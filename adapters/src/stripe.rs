@@ -1,0 +1,192 @@
+//! What holds for every write of version 1 of Stripe's API (<https://docs.stripe.com/api>).
+//!
+//! The provider deduplicates on `Idempotency-Key` for at least 24 hours and keeps the answer, a 500 included: a kept 500
+//! proves nothing (<https://docs.stripe.com/api/idempotent_requests>).
+
+use oncegate_policy::body::BodyKind;
+use oncegate_policy::exchange::Answer;
+use oncegate_policy::form;
+use oncegate_policy::json;
+use oncegate_policy::refusal::{Code, Refusal};
+use oncegate_policy::template::Template;
+use oncegate_policy::url_template::percent_encode;
+use serde_json::{Map, Value};
+
+use crate::built::{is_header_text, plain_header};
+use crate::form_body;
+use crate::plan::{Marks, Prepared, Request};
+
+/// The metadata member that carries the effect's id.
+pub(crate) const MARK: &str = "oncegate_effect";
+/// Stripe's idempotency header, lower case.
+pub(crate) const KEY_HEADER: &str = "idempotency-key";
+/// Keys may be forgotten once they are 24 hours old (<https://docs.stripe.com/api/idempotent_requests>).
+pub(crate) const REPLAY_WINDOW_MS: u64 = 24 * 60 * 60 * 1000;
+/// Version 1 takes forms only (<https://docs.stripe.com/api>).
+pub(crate) const FORM: &str = "application/x-www-form-urlencoded";
+/// Headers that say where and as what version a request is done: they make it another request, and a read has to
+/// repeat them (<https://docs.stripe.com/connect/authentication>, <https://docs.stripe.com/api/versioning>).
+const SCOPE_HEADERS: [&str; 3] = ["stripe-account", "stripe-context", "stripe-version"];
+/// The member of an API input that names a connected account. Stripe has no such parameter: it goes out as
+/// `Stripe-Account` (<https://docs.stripe.com/connect/authentication>).
+pub(crate) const ACCOUNT_MEMBER: &str = "stripe_account";
+
+pub(crate) fn invalid(what: impl std::fmt::Display) -> Refusal {
+    Refusal::new(Code::InvalidInput, format!("{what}. Nothing was sent."))
+}
+
+fn ambiguous(what: impl std::fmt::Display) -> Refusal {
+    Refusal::new(Code::Ambiguous, format!("{what}. Nothing was sent."))
+}
+
+/// Stripe reads parameters from the query as well as from the body: what was judged would not be what it reads.
+pub(crate) fn only_expand_in_the_query(request: &Request<'_>) -> Result<(), Refusal> {
+    let is_expand = |name: &str| name.starts_with("expand[") && name.ends_with(']');
+    match request.query.iter().any(|(name, _)| !is_expand(name)) {
+        true => Err(ambiguous("The parameters belong in the body; the query may only hold expand[]")),
+        false => Ok(()),
+    }
+}
+
+pub(crate) fn scope(request: &Request<'_>) -> Result<Vec<(String, String)>, Refusal> {
+    let mut scope = Vec::new();
+    for name in SCOPE_HEADERS {
+        let mut values = request.header_values(name);
+        if let Some(value) = values.next() {
+            // Counted as an account of no name, it would slip past every limit of the real one.
+            if value.trim().is_empty() {
+                return Err(ambiguous(format!("The header {name} is empty")));
+            }
+            scope.push((name.to_owned(), value.to_owned()));
+        }
+        if values.next().is_some() {
+            return Err(ambiguous(format!("The header {name} was sent more than once")));
+        }
+    }
+    Ok(scope)
+}
+
+/// Stripe's own parameters are lower-case words. Servers differ in what they make of `[amount]`, `amount]` or
+/// ` amount`, and Stripe ignores none of its own.
+pub(crate) fn plain_names(input: &Value) -> Result<(), Refusal> {
+    let Value::Object(members) = input else { return Err(invalid("The input must be an object")) };
+    let plain = |name: &String| {
+        !name.is_empty() && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
+    };
+    match members.keys().all(plain) {
+        true => Ok(()),
+        false => Err(ambiguous("A parameter's name is not one of Stripe's lower-case words")),
+    }
+}
+
+/// The effect's mark needs `metadata` to be an object, and to be the only one of its name.
+pub(crate) fn no_mark_of_its_own(input: &Value) -> Result<(), Refusal> {
+    match input.get("metadata") {
+        None | Some(Value::Null) => Ok(()),
+        Some(Value::Object(members)) if members.contains_key(MARK) => {
+            Err(invalid(format!("metadata[{MARK}] is set by Oncegate and may not be sent")))
+        }
+        Some(Value::Object(_)) => Ok(()),
+        Some(Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => {
+            Err(invalid("metadata must be an object; Oncegate marks what it sends in it"))
+        }
+    }
+}
+
+/// A request that says another currency than the one that is counted is not the one that was declared.
+pub(crate) fn same_currency(input: &Value, currency: &str) -> Result<(), Refusal> {
+    match input.get("currency") {
+        None | Some(Value::Null) => Ok(()),
+        Some(Value::String(named)) if named.eq_ignore_ascii_case(currency) => Ok(()),
+        Some(_) => Err(invalid(format!("This action counts {currency} only"))),
+    }
+}
+
+/// What the agent sent as a form, with the effect's id in the metadata where there is a place for it, and the effect's
+/// own key.
+pub(crate) fn prepare(
+    request: &Request<'_>,
+    marks: &Marks<'_>,
+    in_metadata: bool,
+) -> Result<Prepared, Refusal> {
+    let body = match request.body_kind {
+        BodyKind::Form => request.body.to_vec(),
+        BodyKind::Empty => Vec::new(),
+        BodyKind::Json => form_body::encode(&members(request.body)?).map_err(invalid)?,
+        BodyKind::Opaque => return Err(invalid("Stripe must be asked with a form or JSON")),
+    };
+    let body = if in_metadata {
+        // Checked again where the mark is set: two of them, or a cleared `metadata`, and it is never found.
+        no_mark_of_its_own(request.input)?;
+        form::append(&body, &format!("metadata[{MARK}]"), marks.effect_id)
+    } else {
+        body
+    };
+    let headers = vec![
+        ("content-type".to_owned(), FORM.to_owned()),
+        (KEY_HEADER.to_owned(), marks.provider_key.to_owned()),
+    ];
+    Ok(Prepared { headers, body })
+}
+
+/// The members of a JSON body; Stripe's own clients leave out what is `null`, too.
+fn members(body: &[u8]) -> Result<Map<String, Value>, Refusal> {
+    match json::strict(body) {
+        Ok(Value::Object(members)) => Ok(members),
+        Ok(_) | Err(_) => Err(invalid("The body must be an object")),
+    }
+}
+
+/// The headers of a built request.
+pub(crate) type Headers = Vec<(String, Template)>;
+
+/// An API input without the member that names a connected account, and the headers of its request.
+pub(crate) fn apart(input: &Value) -> Result<(Map<String, Value>, Headers), Refusal> {
+    let Value::Object(members) = input else { return Err(invalid("The input must be an object")) };
+    let mut members = members.clone();
+    let mut headers = vec![plain_header("content-type", FORM)];
+    match members.remove(ACCOUNT_MEMBER) {
+        None | Some(Value::Null) => {}
+        Some(Value::String(account)) if !account.trim().is_empty() && is_header_text(&account) => {
+            headers.push(plain_header("stripe-account", &account));
+        }
+        Some(_) => return Err(invalid(format!("{ACCOUNT_MEMBER} must be the id of an account, acct_…"))),
+    }
+    Ok((members, headers))
+}
+
+/// Stripe's keys name their mode: `sk_live_…`, `rk_test_…` (<https://docs.stripe.com/keys>). One that does not
+/// say is believed.
+pub(crate) fn credential_fits(live: bool, credential: &str) -> bool {
+    let other = if live { "_test_" } else { "_live_" };
+    !["sk", "rk"].iter().any(|kind| credential.strip_prefix(kind).is_some_and(|rest| rest.starts_with(other)))
+}
+
+/// The effect that an object was marked with.
+pub(crate) fn mark(object: &Value) -> Option<&str> {
+    object.get("metadata")?.get(MARK)?.as_str()
+}
+
+/// One page of a list (<https://docs.stripe.com/api/pagination>).
+pub(crate) struct Page {
+    pub(crate) objects: Vec<Value>,
+    /// The last id, encoded for a query, when there is more after it.
+    pub(crate) next: Option<String>,
+}
+
+/// Reads a page of a list of `what`.
+pub(crate) fn read_page(answer: &Answer, what: &str) -> Result<Page, String> {
+    if answer.status != 200 {
+        return Err(format!("the list of {what} was answered with {}", answer.status));
+    }
+    let garbled = || format!("the list of {what} cannot be read");
+    let mut list = json::strict(&answer.body).map_err(|_| garbled())?;
+    let more = list.get("has_more").and_then(Value::as_bool).ok_or_else(garbled)?;
+    let Some(Value::Array(objects)) = list.get_mut("data").map(Value::take) else { return Err(garbled()) };
+    let ids: Option<Vec<&str>> = objects.iter().map(|object| object.get("id")?.as_str()).collect();
+    let last = ids.ok_or_else(garbled)?.last().filter(|id| !id.is_empty()).map(|id| percent_encode(id));
+    if more && last.is_none() {
+        return Err(format!("the list of {what} says that it goes on, and not after what"));
+    }
+    Ok(Page { objects, next: last.filter(|_| more) })
+}

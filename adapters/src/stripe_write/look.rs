@@ -1,0 +1,153 @@
+//! Finding a write again by the effect's id in the metadata: in the object that was changed, in the object that the
+//! answer named, or in the list of its kind.
+//!
+//! Search is not used: it lags behind (<https://docs.stripe.com/search#data-freshness>), and every kind here can be
+//! listed. A later write sets another id in the metadata, and anybody with a key can change it: finding nothing proves
+//! nothing.
+
+use oncegate_policy::exchange::Answer;
+use oncegate_policy::json;
+use oncegate_policy::reconcile::Finding;
+use oncegate_policy::url_template::percent_encode;
+use serde_json::Value;
+
+use super::shape::{Kind, Shape};
+use crate::look::{Look, LookStep, Memory, unreadable};
+use crate::read_back::ReadBack;
+use crate::stripe::{Page, mark, read_page};
+
+/// Pages of 100 that one look reads at most.
+const MAX_PAGES: usize = 100;
+/// Lists go back to this long before the dispatch: two clocks never quite agree.
+const CLOCK_SKEW_S: i64 = 5 * 60;
+/// Stripe's ids are at most 255 characters (<https://docs.stripe.com/upgrades>).
+const MAX_ID: usize = 255;
+
+pub(super) fn look(shape: &Shape, memory: &Memory<'_>, step: LookStep<'_>) -> Look {
+    match shape {
+        Shape::Create(kind) => created(*kind, memory, step),
+        Shape::Update(kind, id) | Shape::MarkedVerb(kind, id) => changed(*kind, id, memory, step),
+        Shape::Other => {
+            Look::Impossible("this endpoint carries no mark; a `verify` rule can be declared for it")
+        }
+    }
+}
+
+fn ask(memory: &Memory<'_>, path: String) -> Look {
+    match ReadBack::get(path, memory.headers.to_vec()) {
+        Ok(read_back) => Look::Ask(read_back),
+        Err(_) => Look::Impossible("a header or a parameter of the request cannot be repeated"),
+    }
+}
+
+fn one(kind: Kind, id: &str) -> String {
+    format!("/v1/{}/{id}", kind.name)
+}
+
+/// An id that can stand in a path.
+fn id_of(object: &Value) -> Option<&str> {
+    let id = object.get("id")?.as_str()?;
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
+    (!id.is_empty() && id.len() <= MAX_ID && id.bytes().all(plain)).then_some(id)
+}
+
+/// The object of the answer to the write. An error has no id, and a kept 500 proves nothing.
+fn answered<'a>(kind: Kind, memory: &Memory<'a>) -> Option<&'a str> {
+    let object = memory.response?;
+    let word = kind.name.strip_suffix('s').unwrap_or(kind.name);
+    id_of(object).filter(|_| object.get("object").and_then(Value::as_str) == Some(word))
+}
+
+fn created(kind: Kind, memory: &Memory<'_>, step: LookStep<'_>) -> Look {
+    let (request, answer, page) = match step {
+        LookStep::First => {
+            return match answered(kind, memory) {
+                Some(id) => ask(memory, one(kind, id)),
+                None => ask(memory, first_page(kind, memory)),
+            };
+        }
+        LookStep::Next { request, answer, page } => (request.path_and_query(), answer, page),
+    };
+    match answered(kind, memory).filter(|id| request == one(kind, id)) {
+        // The id came in the answer to this very write; a mark that was removed since does not undo that.
+        Some(id) => match object(answer) {
+            Some(found)
+                if id_of(&found) == Some(id) && mark(&found).is_none_or(|m| m == memory.effect_id) =>
+            {
+                finding(kind, memory, &found)
+            }
+            Some(_) => ask(memory, first_page(kind, memory)),
+            None if answer.status == 404 => ask(memory, first_page(kind, memory)),
+            None => unreadable(format!("GET {request} was answered with {}", answer.status)),
+        },
+        None => in_list(kind, memory, request, answer, page),
+    }
+}
+
+fn first_page(kind: Kind, memory: &Memory<'_>) -> String {
+    let mut path = format!("/v1/{}?limit=100", kind.name);
+    for name in kind.filters {
+        if let Some(text) = memory.input.get(*name).and_then(Value::as_str).filter(|text| !text.is_empty()) {
+            path.push_str(&format!("&{name}={}", percent_encode(text)));
+        }
+    }
+    if kind.by_time {
+        path.push_str(&format!("&created[gte]={}", memory.sent_at_ms / 1000 - CLOCK_SKEW_S));
+    }
+    path
+}
+
+fn in_list(kind: Kind, memory: &Memory<'_>, request: &str, answer: &Answer, page: usize) -> Look {
+    let Page { objects, next } = match read_page(answer, kind.name) {
+        Ok(page) => page,
+        Err(why) => return unreadable(why),
+    };
+    if let Some(ours) = objects.iter().find(|object| mark(object) == Some(memory.effect_id)) {
+        return finding(kind, memory, ours);
+    }
+    let Some(last) = next else {
+        return Look::Found(Finding::NoMatch { what: format!("the {}, {page} page(s)", kind.name) });
+    };
+    if page >= MAX_PAGES {
+        return unreadable(format!("more than {MAX_PAGES} pages of {}", kind.name));
+    }
+    let next = format!("{}&starting_after={last}", first_page(kind, memory));
+    if next == request {
+        return unreadable(format!("the list of {} does not go on after its last entry", kind.name));
+    }
+    ask(memory, next)
+}
+
+fn changed(kind: Kind, id: &str, memory: &Memory<'_>, step: LookStep<'_>) -> Look {
+    let answer = match step {
+        LookStep::First => return ask(memory, one(kind, id)),
+        LookStep::Next { answer, .. } => answer,
+    };
+    match object(answer) {
+        Some(found) if mark(&found) == Some(memory.effect_id) => finding(kind, memory, &found),
+        Some(_) => Look::Found(Finding::NoMatch { what: format!("{} carries another mark", one(kind, id)) }),
+        None => unreadable(format!("GET {} was answered with {}", one(kind, id), answer.status)),
+    }
+}
+
+fn object(answer: &Answer) -> Option<Value> {
+    json::strict(&answer.body).ok().filter(|_| answer.status == 200)
+}
+
+/// What the object's own state says. A payment that was to be confirmed at once and waits for another means of payment
+/// is there and did not go through: whether that is what was asked is for a person to say.
+fn finding(kind: Kind, memory: &Memory<'_>, found: &Value) -> Look {
+    let text = |name: &str| found.get(name).and_then(Value::as_str).unwrap_or_default();
+    let what = format!("{} {} with status {:?}", kind.name, text("id"), text("status"));
+    let reference = Some(text("id").to_owned());
+    let record = serde_json::to_vec(found).ok();
+    if kind.failed.contains(&text("status")) {
+        return Look::Found(Finding::ProviderSaysFailed { what, reference, record });
+    }
+    let confirm = memory.input.get("confirm");
+    let at_once = confirm.is_some_and(|confirm| confirm.as_bool() == Some(true) || confirm == "true");
+    if at_once && text("status") == "requires_payment_method" {
+        return unreadable(what);
+    }
+    Look::Found(Finding::Matched { what, reference, record })
+}
