@@ -6,6 +6,7 @@
 //! lost, how to look for the effect ([`Adapter::look`]).
 
 mod built;
+pub mod catalog;
 pub mod declared;
 mod error_shape;
 mod form_body;

@@ -22,7 +22,8 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 const TEN_MINUTES: Duration = Duration::from_secs(600);
 
 /// What only a declared route has.
-const ROUTE_KEYS: [&str; 10] = [
+const ROUTE_KEYS: [&str; 11] = [
+    "preset",
     "method",
     "url",
     "headers",

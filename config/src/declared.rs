@@ -11,7 +11,8 @@ use crate::checks::{answer, matches};
 use crate::facts::{Destination, Facts};
 use crate::headers::{check_name, header_name};
 use crate::limits::dimension;
-use crate::model::{Declared, HostPattern, Idempotency, ImpactRule, KeyPlace, Placement, Verify};
+use crate::model::{Declared, HostPattern, Idempotency, ImpactRule, KeyPlace, Placement, Preset, Verify};
+use crate::nearest::hint;
 use crate::reader::{Node, Table, entries};
 use crate::templates::{Allowed, parse, template};
 use crate::value::{amount, boolean, integer, json, owned, positive_duration, text, word};
@@ -33,13 +34,14 @@ pub(crate) fn read(table: &Table<'_>, name: &str, facts: &mut Facts) -> Option<D
     let neither = table.get("method").is_none() && table.get("url").is_none();
     let method = if neither { None } else { table.need("method", method) };
     let impact = table.read("impact", |node| node.table("`impact`", impact)?);
+    let preset = table.read("preset", |node| preset(node, facts)).unwrap_or_default();
     let idempotency = table.read("idempotency", |node| node.table("`idempotency`", idempotency)?);
     let writes = method.is_none_or(|(_, writes)| writes);
     let implied = writes || impact.is_some() || table.get("verify").is_some();
     let governed = table.or("governed", boolean, implied);
     if !governed {
         table.refuse(
-            &["impact", "verify", "idempotency"],
+            &["impact", "verify", "idempotency", "preset"],
             "does not go with `governed = false`: there is no effect",
         );
     }
@@ -57,6 +59,12 @@ pub(crate) fn read(table: &Table<'_>, name: &str, facts: &mut Facts) -> Option<D
         .read("verify", |node| node.table("`verify`", |verify| read_verify(verify, name, url.as_ref()))?);
     let response = table.read("response", |node| node.table("`response`", response));
     let credential_secret = table.read("credential_secret", |node| secret(node, to.as_ref(), facts));
+    if let Some(HostPattern::Exact(host)) = &to {
+        judge_preset(table, &preset, host);
+    }
+    // What the action says itself goes before what is known of its provider.
+    let idempotency = if table.get("idempotency").is_some() { idempotency } else { preset.idempotency };
+    let response = if table.get("response").is_some() { response } else { Some(preset.response) };
     judge_key_place(table, idempotency.as_ref(), &headers);
     Some(Declared {
         method: method?.0.to_owned(),
@@ -70,6 +78,33 @@ pub(crate) fn read(table: &Table<'_>, name: &str, facts: &mut Facts) -> Option<D
         response: response.unwrap_or_default(),
         credential_secret,
     })
+}
+
+/// A name of the catalogue.
+fn preset(node: &Node<'_>, facts: &Facts) -> Option<Preset> {
+    let named = text(node)?;
+    let found = facts.presets.get(named).cloned();
+    if found.is_none() {
+        let hint = hint(named, facts.presets.keys().map(String::as_str));
+        node.fault(format!("{}: there is no `{named}` in the catalogue{hint}", node.what));
+    }
+    found
+}
+
+fn judge_preset(table: &Table<'_>, preset: &Preset, host: &str) {
+    let of_it = |known: &String| match known.strip_prefix('.') {
+        Some(below) => HostPattern::Below(below.to_owned()).covers(host),
+        None => known == host,
+    };
+    if !preset.hosts.is_empty() && !preset.hosts.iter().any(of_it) {
+        let hosts = preset.hosts.join("`, `");
+        table.log.warn(
+            table.key_place("preset"),
+            format!(
+                "`preset` is of `{hosts}`, and the action goes to `{host}`: its facts may not hold there"
+            ),
+        );
+    }
 }
 
 fn method(node: &Node<'_>) -> Option<(&'static str, bool)> {

@@ -8,6 +8,7 @@ use oncegate_policy::authority::Authority;
 use oncegate_policy::limit::Limit;
 use oncegate_policy::url_template::Scheme;
 
+use crate::Presets;
 use crate::fault::Place;
 use crate::lookup;
 use crate::model::{self, Host, HostPattern, Placement, SecretSpec};
@@ -16,6 +17,8 @@ use crate::model::{self, Host, HostPattern, Placement, SecretSpec};
 /// declared, only badly, would send its reader to the wrong place.
 #[derive(Default)]
 pub(crate) struct Facts {
+    /// What `preset` may name.
+    pub(crate) presets: Presets,
     /// `[proxy] upstream_timeout`, unless it is faulty.
     pub(crate) upstream_timeout: Option<Duration>,
     /// Every written `respond_within`.

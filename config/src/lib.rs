@@ -28,6 +28,8 @@ mod secrets;
 mod tests;
 mod warnings;
 
+use std::collections::BTreeMap;
+
 use toml::de::{DeTable, DeValue};
 
 pub use fault::Fault;
@@ -36,7 +38,7 @@ pub use nearest::nearest;
 use document::Document;
 use facts::Facts;
 use fault::{Log, Place};
-use model::Config;
+use model::{Config, Preset};
 
 /// One file of a configuration.
 #[derive(Clone, Copy, Debug)]
@@ -56,12 +58,23 @@ pub struct Parsed {
     pub warnings: Vec<Fault>,
 }
 
+/// What is known of providers, by the names that `preset` may have.
+pub type Presets = BTreeMap<String, Preset>;
+
+/// Reads a configuration that takes over no presets: see [`parse_with`].
+///
+/// # Errors
+/// Every fault of every source, in the order of the text.
+pub fn parse(sources: &[Source<'_>]) -> Result<Parsed, Vec<Fault>> {
+    parse_with(sources, &Presets::new())
+}
+
 /// Reads a configuration. Several sources are one configuration: sections that are one table stand in one of them,
 /// entries of the other sections may stand in any.
 ///
 /// # Errors
 /// Every fault of every source, in the order of the text.
-pub fn parse(sources: &[Source<'_>]) -> Result<Parsed, Vec<Fault>> {
+pub fn parse_with(sources: &[Source<'_>], presets: &Presets) -> Result<Parsed, Vec<Fault>> {
     let log = Log::new(sources);
     let mut files = Vec::new();
     for (file, source) in sources.iter().enumerate() {
@@ -77,7 +90,7 @@ pub fn parse(sources: &[Source<'_>]) -> Result<Parsed, Vec<Fault>> {
     let whole = files.len() == sources.len();
     let nothing = DeValue::Table(DeTable::new());
     let document = Document::merge(&files, &nothing, &log);
-    let mut facts = Facts::default();
+    let mut facts = Facts { presets: presets.clone(), ..Facts::default() };
     let config = read(&document, &mut facts);
     // A file that could not be read may declare what the others name.
     if whole {

@@ -17,7 +17,7 @@ use oncegate_policy::time::Timestamp;
 
 pub use action::{
     Action, ActionKind, ApprovalWhen, Declared, EmailFence, FaultDrill, GithubFile, Idempotency, ImpactRule,
-    KeyPlace, Repository, ResendEmail, StripeRefund, StripeWrite, Verify,
+    KeyPlace, Preset, Repository, ResendEmail, StripeRefund, StripeWrite, Verify,
 };
 
 mod control;

@@ -22,7 +22,8 @@ pub enum BodyKind {
 /// Reads a request body by its `Content-Type` (RFC 9110 section 8.3) into the members of an input.
 ///
 /// JSON (`application/json`, `+json`) that is no object becomes the member `body`. What is neither JSON nor a
-/// form, multipart included, becomes the member `body_sha256`. Without a type, a body is JSON only if it
+/// form becomes the member `body_sha256`; of a multipart body the boundary does not enter, so that the same parts are
+/// the same request whoever made them up. Without a type, a body is JSON only if it
 /// strictly is a JSON object. Reads at most what it is given: the caller bounds the body.
 pub fn read(content_type: Option<&str>, bytes: &[u8]) -> Result<(BodyKind, Value), BodyFault> {
     if bytes.is_empty() {
@@ -48,7 +49,38 @@ fn read_as(content_type: &str, bytes: &[u8]) -> Result<(BodyKind, Value), BodyFa
         check_charset(parameters)?;
         return Ok((BodyKind::Form, form::parse(bytes)?));
     }
-    Ok((BodyKind::Opaque, opaque(bytes)))
+    match boundary(&essence, parameters) {
+        Some(boundary) => Ok((BodyKind::Opaque, opaque(&without(bytes, boundary.as_bytes())))),
+        None => Ok((BodyKind::Opaque, opaque(bytes))),
+    }
+}
+
+/// The boundary of a multipart body (RFC 2046 section 5.1.1). Libraries make a new one for each request.
+fn boundary<'a>(essence: &str, parameters: &'a str) -> Option<&'a str> {
+    let named = |parameter: &'a str| {
+        let (name, value) = parameter.split_once('=')?;
+        name.trim().eq_ignore_ascii_case("boundary").then(|| value.trim().trim_matches('"'))
+    };
+    let boundary = parameters.split(';').find_map(named)?;
+    (essence.starts_with("multipart/") && !boundary.is_empty()).then_some(boundary)
+}
+
+/// The bytes with the boundary taken out of every delimiter line.
+fn without(bytes: &[u8], boundary: &[u8]) -> Vec<u8> {
+    let mut kept = Vec::with_capacity(bytes.len());
+    let mut rest = bytes;
+    while let Some((first, after)) = rest.split_first() {
+        let begins_a_line = kept.last().is_none_or(|last| *last == b'\n');
+        let delimiter = rest.strip_prefix(b"--").and_then(|after| after.strip_prefix(boundary));
+        if let (true, Some(after)) = (begins_a_line, delimiter) {
+            kept.extend_from_slice(b"--");
+            rest = after;
+        } else {
+            kept.push(*first);
+            rest = after;
+        }
+    }
+    kept
 }
 
 /// The members of an object; any other value as the one member `body`.

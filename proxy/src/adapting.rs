@@ -1,11 +1,15 @@
 //! From a configured action to its adapter: the two crates do not know each other.
 
+use std::time::Duration;
+
 use oncegate_adapters::Adapter;
+use oncegate_adapters::catalog::{self, CatalogFault, Entry};
 use oncegate_adapters::declared::{Declared, KeyPlace, Verify};
 use oncegate_adapters::github_file::{GithubFile, Repository};
 use oncegate_adapters::resend_email::{Fence, ResendEmail};
 use oncegate_adapters::stripe_refund::StripeRefund;
 use oncegate_adapters::stripe_write::StripeWrite;
+use oncegate_config::Presets;
 use oncegate_config::model::{self, Action, ActionKind, Credential, EmailFence, Host};
 use oncegate_policy::authority::Authority;
 use oncegate_policy::template::{Piece, Template};
@@ -70,6 +74,25 @@ fn from_declared(action: &Action, declared: &model::Declared) -> Declared {
         }),
         response: declared.response.clone(),
     }
+}
+
+/// What an action's `preset` may take over, from the catalogue.
+///
+/// # Errors
+/// An entry of the catalogue that cannot be read.
+pub fn presets() -> Result<Presets, CatalogFault> {
+    let preset = |entry: Entry| {
+        let idempotency = entry.replay().map(|(place, window_ms)| model::Idempotency {
+            place: match place {
+                KeyPlace::Header(name) => model::KeyPlace::Header(name),
+                KeyPlace::Body(name) => model::KeyPlace::Body(name),
+            },
+            window: Duration::from_millis(window_ms),
+        });
+        let response = entry.response();
+        (entry.name.to_owned(), model::Preset { hosts: entry.facts.hosts, idempotency, response })
+    };
+    Ok(catalog::entries()?.into_iter().map(preset).collect())
 }
 
 /// Where an action's requests go.

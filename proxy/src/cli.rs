@@ -2,6 +2,7 @@
 
 mod approvals;
 mod audit;
+mod catalog;
 mod check;
 mod client;
 mod completions;
@@ -80,6 +81,8 @@ enum Command {
     Check(check::CheckArgs),
     /// Say which action a request means and what would happen, sending nothing
     Explain(explain::ExplainArgs),
+    /// Show what is known of providers' idempotency: the names that `preset` may have
+    Catalog(catalog::CatalogArgs),
     /// Make keys
     #[command(subcommand)]
     Key(key::KeyCommand),
@@ -164,6 +167,7 @@ async fn obey(line: Line) -> Result<Exit, Stop> {
         Command::Env(args) => env::run(&common, &args),
         Command::Check(args) => check::run(&common, &args).await,
         Command::Explain(args) => explain::run(&common, &args),
+        Command::Catalog(args) => catalog::run(&common, &args),
         Command::Key(command) => key::run(&common, &command),
         Command::Invoke(args) => invoke::run(&common, &args).await,
         Command::Effects(args) => effects::run(&common, &args).await,
@@ -195,6 +199,7 @@ impl Command {
             | Self::Env(_)
             | Self::Check(_)
             | Self::Explain(_)
+            | Self::Catalog(_)
             | Self::Key(_)
             | Self::Invoke(_)
             | Self::Effects(_)
@@ -229,7 +234,7 @@ fn unloaded(error: &crate::load::LoadError) -> String {
             let plural = if number == 1 { "fault" } else { "faults" };
             format!("the configuration has {number} {plural}:\n{error}")
         }
-        LoadError::Read { .. } | LoadError::Empty { .. } => {
+        LoadError::Read { .. } | LoadError::Empty { .. } | LoadError::Catalogue(_) => {
             format!("{}\nName it with --config, or write one with `oncegate init`.", chain(error))
         }
     }

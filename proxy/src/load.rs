@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 
 use oncegate_config::model::Config;
 use oncegate_config::{Fault, Source};
+
+use crate::adapting;
 use sha2::{Digest, Sha256};
 
 /// Most bytes of one configuration file.
@@ -71,6 +73,9 @@ pub enum LoadError {
         /// Which.
         path: PathBuf,
     },
+    /// The catalogue that presets are taken from is broken: a defect of this build.
+    #[error(transparent)]
+    Catalogue(#[from] oncegate_adapters::catalog::CatalogFault),
     /// What was read is wrong: every fault, one a line.
     #[error("{}", listed(.0))]
     Faults(Vec<Fault>),
@@ -102,7 +107,7 @@ pub fn load(path: &Path) -> Result<Loaded, LoadError> {
 pub fn judge(path: &Path, texts: &[Text]) -> Result<Loaded, LoadError> {
     let sources: Vec<Source<'_>> =
         texts.iter().map(|text| Source { name: &text.name, text: &text.text }).collect();
-    let parsed = oncegate_config::parse(&sources).map_err(LoadError::Faults)?;
+    let parsed = oncegate_config::parse_with(&sources, &adapting::presets()?).map_err(LoadError::Faults)?;
     let unread = |source| LoadError::Read { path: path.to_owned(), source };
     let file = std::path::absolute(path).map_err(unread)?;
     let directory = if file.is_dir() {

@@ -219,7 +219,8 @@ impl<'a> Turn<'a> {
             Err(ReloadError::Load(LoadError::Faults(faults))) => {
                 match load::judge(&self.sidecar.files.file, &standing) {
                     Err(LoadError::Faults(own)) => Err(ReplaceError::Standing(own)),
-                    Ok(_) | Err(LoadError::Read { .. } | LoadError::Empty { .. }) => {
+                    Ok(_)
+                    | Err(LoadError::Read { .. } | LoadError::Empty { .. } | LoadError::Catalogue(_)) => {
                         Err(ReplaceError::Faults(faults))
                     }
                 }

@@ -6,6 +6,7 @@
     reason = "a test that cannot go on must stop"
 )]
 
+mod adapter_declared;
 mod adapter_github;
 mod adapter_resend;
 mod adapter_stripe_write;

@@ -227,6 +227,17 @@ pub enum KeyPlace {
     Body(String),
 }
 
+/// What is known of a provider, taken over by `preset = "…"`.
+#[derive(Clone, Debug, Default)]
+pub struct Preset {
+    /// Where the provider is: exact, or all below a leading dot.
+    pub hosts: Vec<String>,
+    /// Where its key goes, if a replay is possible.
+    pub idempotency: Option<Idempotency>,
+    /// How its answers are to be read.
+    pub response: ResponseRules,
+}
+
 /// `verify = { url, status, match }`
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verify {

@@ -222,3 +222,52 @@ fn every_fault_of_every_section_comes_at_once_and_in_order() {
     let places: Vec<&str> = found.iter().map(|fault| fault.split(": ").next().unwrap_or_default()).collect();
     assert_eq!(places, ["t.toml:1:9", "t.toml:4:10", "t.toml:7:1", "t.toml:8:10", "t.toml:9:11"]);
 }
+
+/// The action's own words go before the preset's.
+#[test]
+fn presets() {
+    use std::time::Duration;
+
+    use crate::model::{ActionKind, Idempotency, KeyPlace, Preset};
+    use crate::{Presets, Source, parse_with};
+
+    let key = |name: &str| {
+        Some(Idempotency { place: KeyPlace::Header(name.to_owned()), window: Duration::from_secs(60) })
+    };
+    let known = Preset { hosts: vec!["a.example".into()], idempotency: key("x-key"), ..Preset::default() };
+    let presets = Presets::from([("acme".to_owned(), known)]);
+    let read = |lines: &str| {
+        let text = format!("[actions.x]\nmethod = \"POST\"\nsubject = \"s\"\n{lines}");
+        parse_with(&[Source { name: "t.toml", text: &text }], &presets)
+    };
+    let kept = |lines: &str| {
+        let parsed = read(lines).unwrap();
+        let action = parsed.config.actions.into_values().next().unwrap();
+        let ActionKind::Declared(declared) = action.kind else { panic!("a declared action") };
+        let doubts = parsed.warnings.iter().filter(|doubt| doubt.to_string().contains("preset")).count();
+        (declared.idempotency, doubts)
+    };
+    let own = "idempotency = { header = \"Mine\", window = \"1min\" }";
+    let here = "url = \"https://a.example/x\"\npreset = \"acme\"";
+    assert_eq!(kept(here), (key("x-key"), 0));
+    assert_eq!(kept(&format!("{here}\n{own}")), (key("mine"), 0));
+    assert_eq!(kept("url = \"https://b.example/x\"\npreset = \"acme\""), (key("x-key"), 1));
+    for (lines, expected) in [
+        (
+            "preset = \"acm\"",
+            "t.toml:5:10: `preset`: there is no `acm` in the catalogue; did you mean `acme`?",
+        ),
+        (
+            "preset = \"acme\"\nheaders = { X-Key = \"a\" }",
+            "t.toml:6:1: `headers` sets `x-key`, which `idempotency` sets already",
+        ),
+        (
+            "preset = \"acme\"\ngoverned = false",
+            "t.toml:5:1: `preset` does not go with `governed = false`: there is no effect",
+        ),
+    ] {
+        let faults = read(&format!("url = \"https://a.example/x\"\n{lines}")).unwrap_err();
+        let told: Vec<String> = faults.iter().map(ToString::to_string).collect();
+        assert_eq!(told, [expected], "{lines}");
+    }
+}

@@ -24,7 +24,7 @@ pub(crate) async fn run(common: &Common, _args: &CheckArgs) -> Result<Exit, Stop
     let (faults, warnings, summary) = match load::judge(&common.config, &texts) {
         Ok(loaded) => (out_of_reach(&loaded, &texts).await, loaded.warnings.clone(), summary(&loaded)),
         Err(LoadError::Faults(faults)) => (faults, Vec::new(), String::new()),
-        Err(error @ (LoadError::Read { .. } | LoadError::Empty { .. })) => {
+        Err(error @ (LoadError::Read { .. } | LoadError::Empty { .. } | LoadError::Catalogue(_))) => {
             return Err(Stop::usage(super::unloaded(&error)));
         }
     };
