@@ -73,10 +73,8 @@ impl ResendEmail {
                 "A mail's parameters belong in its body; the query must be empty. Nothing was sent.";
             return Err(Refusal::new(Code::Ambiguous, sentence));
         }
-        if request.header_values(AGENT_HEADER).any(|value| value.contains(AGENT_TOKEN)) {
-            return Err(invalid(format!(
-                "`{AGENT_TOKEN}` in User-Agent is set by Oncegate and may not be sent"
-            )));
+        if request.header_values(AGENT_HEADER).any(|value| value.contains(&agent_mark("eff_"))) {
+            return Err(invalid("An effect's id in User-Agent is set by Oncegate and may not be sent"));
         }
         own_tags(request.input)?;
         let message = Message::of(request.input)?;

@@ -10,6 +10,8 @@ use oncegate_tests::{
 };
 use serde_json::{Value, json};
 
+use crate::{api_invoke::invoke, law::data};
+
 const HOST: &str = "api.github.com";
 const FILE: &str = "/repos/acme/site/contents/docs/a.md";
 /// As octokit spells it.
@@ -189,6 +191,20 @@ fn an_encoded_slash_is_a_slash_in_a_file_s_path_and_nowhere_else() {
     ] {
         ask(&agent, "GET", target, "").assert_refused(403, "oncegate_ambiguous");
     }
+    assert_eq!(forge.writes(), 1);
+}
+
+#[test]
+fn asked_for_by_name_it_is_the_same_file() {
+    let forge = Forge::open(", repository = \"acme/site\"");
+    let sidecar = forge.home.serve();
+    let mut input: Value = serde_json::from_str(CREATE).unwrap();
+    input["path"] = json!("docs/a.md");
+    let made = data(&invoke(&sidecar, "billing-agent", None, "page", &json!({ "input": input })));
+    assert_eq!(made["status"], "succeeded", "{made}");
+    assert_eq!(forge.books.file("main", "docs/a.md").as_deref(), Some("aGVsbG8="));
+    let again = put(&sidecar.billing(), CREATE);
+    assert_eq!((again.status, again.effect()), (201, made["effectId"].as_str().unwrap().to_owned()));
     assert_eq!(forge.writes(), 1);
 }
 

@@ -10,6 +10,8 @@ use oncegate_tests::{
 };
 use serde_json::{Value, json};
 
+use crate::{api_invoke::invoke, law::data};
+
 const HOST: &str = "api.resend.com";
 
 /// A mail as the provider's own clients send it.
@@ -171,6 +173,18 @@ fn a_key_that_may_only_send_leaves_it_unknown_and_a_replay_settles_it() {
     assert_eq!(key(0), key(1));
     assert_eq!(post.books.emails().len(), 1, "Resend sent it once");
     assert_eq!(send(&sidecar.billing(), MAIL).json()["id"], post.books.emails()[0]["id"]);
+}
+
+#[test]
+fn asked_for_by_name_it_is_the_same_mail() {
+    let post = Post::open(READER);
+    let sidecar = post.home.serve();
+    let input = json!({ "input": serde_json::from_str::<Value>(MAIL).unwrap() });
+    let sent = data(&invoke(&sidecar, "billing-agent", None, "mail", &input));
+    assert_eq!(json!([sent["status"], sent["grade"]]), json!(["succeeded", "acknowledged"]), "{sent}");
+    let again = send(&sidecar.billing(), MAIL);
+    assert_eq!((again.status, again.effect()), (200, sent["effectId"].as_str().unwrap().to_owned()));
+    assert_eq!(post.writes(), 1);
 }
 
 #[test]

@@ -158,6 +158,8 @@ fn marks_of_its_own_and_bodies_that_cannot_carry_them_are_refused() {
     }
     let forged = Came::json(&mail()).agent("x oncegate/eff_2");
     assert_eq!(EMAIL.try_plan(&forged.request()).map_err(|r| r.code), Err(Code::InvalidInput));
+    let own = Came::json(&mail()).agent("oncegate/0.1.0");
+    assert!(EMAIL.try_plan(&own.request()).is_ok(), "what the API listener says of itself");
     let form = Came::read("application/x-www-form-urlencoded", "from=a%40b.example&to=c%40d.example");
     assert!(EMAIL.prepare(&form.request(), &MARKS).is_err());
     let query = [("to".to_owned(), "eve@example.com".to_owned())];
