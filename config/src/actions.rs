@@ -83,6 +83,7 @@ fn action(
     let input_schema = table.read("input_schema", input_schema);
     let when = table.or("when", when, Vec::new());
     let fault_drill = table.read("fault_drill", fault_drill);
+    let allow_live_drill = table.or("allow_live_drill", boolean, false);
 
     let (kind, subject) = match table.get("adapter") {
         Some(adapter) => {
@@ -103,6 +104,7 @@ fn action(
     let kind = kind?;
     let identical_within = identical_within.unwrap_or_else(|| default_identical(&kind));
     judge_approval(table, &kind, approval_when);
+    judge_drill(table, &kind, fault_drill, allow_live_drill);
     Some(Action {
         name: name?,
         description,
@@ -117,6 +119,7 @@ fn action(
         input_schema,
         when,
         fault_drill,
+        allow_live_drill,
     })
 }
 
@@ -195,6 +198,21 @@ fn input_schema(node: &Node<'_>) -> Option<Value> {
     Some(schema)
 }
 
+/// What is real is not lost on purpose, unless somebody says so.
+fn judge_drill(table: &Table<'_>, kind: &ActionKind, drill: Option<FaultDrill>, allowed: bool) {
+    let live = match kind {
+        ActionKind::StripeRefund(refund) => refund.live,
+        ActionKind::StripeWrite(write) => write.live,
+        ActionKind::ResendEmail(_) | ActionKind::GithubFile(_) | ActionKind::Declared(_) => false,
+    };
+    if live && drill.is_some() && !allowed {
+        table.log.fault(
+            table.key_place("fault_drill"),
+            "`fault_drill` is refused with `mode = \"live\"` unless `allow_live_drill = true`: a drill loses the answer on purpose",
+        );
+    }
+}
+
 fn fault_drill(node: &Node<'_>) -> Option<FaultDrill> {
-    word(node, &[FaultDrill::DropResponseAfterSend].map(|drill| (drill.word(), drill)))
+    word(node, &FaultDrill::ALL.map(|drill| (drill.word(), drill)))
 }

@@ -93,22 +93,14 @@ fn secret_for(node: &Node<'_>, to: Option<&HostPattern>, facts: &mut Facts) -> O
     Some(secret)
 }
 
-/// `mode`, and what goes with `live` only.
-fn live(table: &Table<'_>, action: &Table<'_>) -> Option<bool> {
-    let live = table.need("mode", |node| word(node, &[("test", false), ("live", true)]));
-    if live == Some(true) && action.get("fault_drill").is_some() {
-        let place = action.key_place("fault_drill");
-        action.log.fault(
-            place,
-            "`fault_drill` is refused with `mode = \"live\"`: a drill loses the answer on purpose",
-        );
-    }
-    live
+/// `mode`
+fn live(table: &Table<'_>) -> Option<bool> {
+    table.need("mode", |node| word(node, &[("test", false), ("live", true)]))
 }
 
 fn stripe_refund(table: &Table<'_>, given: Given<'_, '_>, _: &mut Facts) -> Option<ActionKind> {
     let account = table.read("account", owned);
-    let live = live(table, given.action);
+    let live = live(table);
     let currency = table.need("currency", currency);
     Some(ActionKind::StripeRefund(StripeRefund {
         account,
@@ -120,7 +112,7 @@ fn stripe_refund(table: &Table<'_>, given: Given<'_, '_>, _: &mut Facts) -> Opti
 
 fn stripe_write(table: &Table<'_>, given: Given<'_, '_>, _: &mut Facts) -> Option<ActionKind> {
     let action = given.action;
-    let live = live(table, action);
+    let live = live(table);
     let url = table.need("path", stripe_path);
     let impact = action.read("impact", |node| node.table("`impact`", declared::impact)?);
     let verify = action.read("verify", |node| {

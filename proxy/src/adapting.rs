@@ -120,6 +120,16 @@ pub fn scheme(action: &Action) -> Scheme {
     }
 }
 
+/// Whether an action's writes are declared to be real ones.
+#[must_use]
+pub fn is_live(action: &Action) -> bool {
+    match &action.kind {
+        ActionKind::StripeRefund(refund) => refund.live,
+        ActionKind::StripeWrite(write) => write.live,
+        ActionKind::ResendEmail(_) | ActionKind::GithubFile(_) | ActionKind::Declared(_) => false,
+    }
+}
+
 /// Whether an adapter knows a provider's own error format.
 #[must_use]
 pub fn is_provider(adapter: &Adapter) -> bool {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, Method};
 use oncegate_adapters::Request as ForAdapter;
-use oncegate_config::model::Config;
+use oncegate_config::model::{Config, FaultDrill};
 use oncegate_policy::action::ActionName;
 use oncegate_policy::authority::Authority;
 use oncegate_policy::body::BodyKind;
@@ -103,6 +103,8 @@ pub struct Asking {
     pub input: Value,
     /// The input of an invocation by name, as it was given; `null` for a proxied request.
     pub given: Value,
+    /// The fault drill that an operator asks for, for this request alone.
+    pub drill: Option<FaultDrill>,
     /// The preview that it is bound to.
     pub preview: Option<PreviewId>,
     /// The key that came beside the request and not in one of its fields.
@@ -132,6 +134,7 @@ impl Asking {
             body_kind: named.body_kind,
             input: named.input,
             given: Value::Null,
+            drill: None,
             preview: None,
             key: None,
             links,

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use http::{Method, Request, Response};
 use hyper::body::Incoming;
-use oncegate_config::model::Host;
 use oncegate_policy::admission;
 use oncegate_policy::caller::{CallerName, Scope};
 use oncegate_policy::refusal::{Code, Refusal};
 
 use crate::asking::{Asking, Listener};
+use crate::drill;
 use crate::links::Links;
-use crate::meaning::{self, ByUrl, Meaning, Named};
+use crate::meaning::{self, ByUrl, Meaning};
 use crate::passthrough::{self, Passing};
 use crate::receive::{self, Head, Via};
 use crate::said::Answering;
@@ -42,6 +42,7 @@ async fn read(
 ) -> Result<Response<Body>, Refusal> {
     may_invoke(snapshot, &via.caller)?;
     let (parts, incoming) = request.into_parts();
+    let host_name = via.authority.host.clone();
     let host = snapshot.host(&via.authority).ok_or_else(|| undeclared_host(&via.authority.host))?;
     let head = receive::head(&parts, via)?;
     let candidates = match meaning::by_url(snapshot, host, &head)? {
@@ -64,24 +65,18 @@ async fn read(
         Meaning::Governed(named) => {
             receive::readable(&head.headers)?;
             let links = Links::of_headers(&parts.headers)?;
-            Ok(govern(sidecar, snapshot, host, head, links, named).await)
+            let (action, _) =
+                snapshot.action(named.action.as_str()).ok_or_else(|| undeclared_host(&host_name))?;
+            let drill = drill::of_request(snapshot, &head.via.caller, action, &parts.headers)?;
+            let asking = Asking { drill, ..Asking::proxied(head, links, named) };
+            Ok(govern(sidecar, snapshot, asking).await)
         }
     }
 }
 
 /// The pipeline runs in its own task; this connection only waits for what it says (P9).
-async fn govern(
-    sidecar: &Arc<Sidecar>,
-    snapshot: &Arc<Snapshot>,
-    host: &Host,
-    head: Head,
-    links: Links,
-    named: Named,
-) -> Response<Body> {
-    debug_assert!(meaning_is_of(host, &head), "the host was looked up by the head's own authority");
-    let authority = head.via.authority.clone();
-    let action = named.action.clone();
-    let asking = Asking::proxied(head, links, named);
+async fn govern(sidecar: &Arc<Sidecar>, snapshot: &Arc<Snapshot>, asking: Asking) -> Response<Body> {
+    let (authority, action) = (asking.authority.clone(), asking.action.clone());
     let (answering, waiting) = Answering::channel();
     tokio::spawn(pipeline::govern(Arc::clone(sidecar), Arc::clone(snapshot), asking, answering));
     let shape = snapshot
@@ -120,10 +115,6 @@ fn may_invoke(snapshot: &Snapshot, caller: &CallerName) -> Result<(), Refusal> {
     }
     let sentence = "This caller's key may not ask for actions (scope actions:invoke). Nothing was sent.";
     Err(Refusal::new(Code::Denied, sentence))
-}
-
-fn meaning_is_of(host: &Host, head: &Head) -> bool {
-    host.port == head.via.authority.port
 }
 
 /// The refusal of a host that nobody declared.

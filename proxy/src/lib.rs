@@ -3,6 +3,7 @@
 //! Read [`pipeline`] first: one governed request, from top to bottom. The modules in reading order.
 
 pub mod asking;
+pub mod drill;
 pub mod front;
 pub mod inject;
 pub mod invoking;

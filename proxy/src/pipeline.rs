@@ -33,7 +33,7 @@ use crate::logged::{Line, Step};
 use crate::said::{Answering, Said};
 use crate::state::{Sidecar, Snapshot};
 use crate::upstream::{self, Connecting, Prepared, Sending};
-use crate::{logged, prepare};
+use crate::{drill, logged, prepare};
 
 /// Resolve, connect and TLS have this long, and never longer than three quarters of what the agent waits.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -132,8 +132,9 @@ async fn dispatch(
     mut answering: Answering,
 ) {
     let id = view.id.clone();
+    let upstream_timeout = way.request.bounds.upstream_timeout;
     let Sending { claim, exchange } = upstream::send(permit, &sidecar.pool, way.request, way.connecting);
-    let exchange = drill(&view, exchange);
+    let exchange = drill::under(&view, upstream_timeout, exchange);
     let mut exchange = std::pin::pin!(exchange);
     let exchange = match tokio::time::timeout(way.within, &mut exchange).await {
         Ok(exchange) => exchange,
@@ -168,22 +169,6 @@ async fn dispatch(
     };
     sidecar.look_soon.notify_one();
     answering.give(said);
-}
-
-/// A drill throws the answer away after it was read, exactly as a lost connection would.
-async fn drill(view: &EffectView, exchange: impl Future<Output = Exchange>) -> Exchange {
-    let exchange = exchange.await;
-    match (&view.drill, exchange) {
-        (Some(drill), Exchange::Answered(_)) => {
-            tracing::warn!(effect.id = %view.id, drill, "a fault drill threw the provider's answer away");
-            Exchange::Lost(oncegate_policy::exchange::Loss {
-                phase: oncegate_policy::exchange::Phase::AwaitingHead,
-                cause: format!("fault drill {drill}"),
-                status: None,
-            })
-        }
-        (_, exchange) => exchange,
-    }
 }
 
 async fn meanwhile_unknown(sidecar: &Arc<Sidecar>, claim: &Claim, id: &EffectId) -> Said {

@@ -171,7 +171,7 @@ fn new_effect(
         depends_on: links.depends_on,
         compensates: links.compensates,
         preview,
-        drill: action.fault_drill.map(|drill| drill.word().to_owned()),
+        drill: asking.drill.or(action.fault_drill).map(|drill| drill.word().to_owned()),
         listener: asking.listener.word(),
     }
 }

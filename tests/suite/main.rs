@@ -26,6 +26,7 @@ mod control_listener;
 mod counting;
 mod crash;
 mod deploy;
+mod drills;
 mod harness;
 mod identity;
 mod law;

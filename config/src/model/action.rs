@@ -38,6 +38,8 @@ pub struct Action {
     pub when: Vec<Check>,
     /// `fault_drill`
     pub fault_drill: Option<FaultDrill>,
+    /// Whether a drill is allowed although the action is live (`allow_live_drill`).
+    pub allow_live_drill: bool,
 }
 
 /// `approval_when = "amount > 5000"`
@@ -249,19 +251,50 @@ pub struct Verify {
     pub checks: Vec<Check>,
 }
 
-/// A fault that an operator asks for.
+/// A fault that an operator asks for. The request is sent as always; what comes back is lost in one of these ways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultDrill {
-    /// The request is sent, the answer is thrown away.
+    /// The answer is thrown away.
     DropResponseAfterSend,
+    /// The connection breaks before the answer.
+    ResetAfterSend,
+    /// Nothing is heard until `upstream_timeout`.
+    Timeout,
+    /// The answer is a 500.
+    Status500AfterSend,
+    /// The answer breaks off in its body.
+    TruncateAnswer,
+    /// The process ends before the outcome is recorded.
+    CrashBeforeRecord,
 }
 
 impl FaultDrill {
+    /// Every one.
+    pub const ALL: [Self; 6] = [
+        Self::DropResponseAfterSend,
+        Self::ResetAfterSend,
+        Self::Timeout,
+        Self::Status500AfterSend,
+        Self::TruncateAnswer,
+        Self::CrashBeforeRecord,
+    ];
+
     /// The public word.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
             Self::DropResponseAfterSend => "drop_response_after_send",
+            Self::ResetAfterSend => "reset_after_send",
+            Self::Timeout => "timeout",
+            Self::Status500AfterSend => "status_500_after_send",
+            Self::TruncateAnswer => "truncate_answer",
+            Self::CrashBeforeRecord => "crash_before_record",
         }
+    }
+
+    /// Reads the public word.
+    #[must_use]
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|drill| drill.word() == word)
     }
 }

@@ -32,7 +32,7 @@ fn actions_on_their_own() {
                 "8:11: `subject` cannot hold `{{effect.id}}`: it is made before there is an effect",
                 "9:13: `headers`: `Content-Length` is written by Oncegate itself and cannot be set",
                 "9:41: `X` cannot hold `{{response.a}}`: there is no answer yet",
-                "10:15: `fault_drill`: unknown word `drop`; known: `drop_response_after_send`",
+                "10:15: `fault_drill`: unknown word `drop`; known: `drop_response_after_send`, `reset_after_send`, `timeout`, `status_500_after_send`, `truncate_answer`, `crash_before_record`",
                 "11:18: `path`: `kind` must begin with `input.`",
                 "11:57: `equals` is compared as it stands here: it cannot hold placeholders",
             ],
@@ -106,7 +106,7 @@ fn adapters() {
              adapter = { type = \"stripe.refund\", mode = \"live\", accout = \"a\" }",
             &[
                 "2:10: the adapter `stripe.refund` needs `credential_secret`",
-                "3:1: `fault_drill` is refused with `mode = \"live\"`: a drill loses the answer on purpose",
+                "3:1: `fault_drill` is refused with `mode = \"live\"` unless `allow_live_drill = true`: a drill loses the answer on purpose",
                 "4:1: `subject` does not go with `adapter`: the adapter knows it",
                 "5:11: missing key `currency` in `adapter`",
                 "5:52: unknown key `accout`; did you mean `account`?",

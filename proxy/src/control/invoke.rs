@@ -24,6 +24,7 @@ use super::auth::Asker;
 use super::params::Id;
 use super::{actions, body, show};
 use crate::asking::{Asking, Fresh, Listener};
+use crate::drill;
 use crate::invoking::{self, Invoked};
 use crate::links::{self, Links};
 use crate::meaning;
@@ -129,7 +130,8 @@ fn read(
     let preview = preview(&asked)?;
     let input = input(asked)?;
     let invoked = Invoked { caller: asker.name.clone(), key, input, links, preview };
-    invoking::asking(snapshot, action, adapter, invoked)
+    let drill = drill::of_request(snapshot, &asker.name, action, headers)?;
+    Ok(Asking { drill, ..invoking::asking(snapshot, action, adapter, invoked)? })
 }
 
 /// The preview that the call is bound to.
