@@ -104,7 +104,6 @@ fn action(
     let kind = kind?;
     let identical_within = identical_within.unwrap_or_else(|| default_identical(&kind));
     judge_approval(table, &kind, approval_when);
-    judge_drill(table, &kind, fault_drill, allow_live_drill);
     Some(Action {
         name: name?,
         description,
@@ -196,21 +195,6 @@ fn input_schema(node: &Node<'_>) -> Option<Value> {
         node.fault(format!("{} is not a JSON Schema: {fault}", node.what));
     }
     Some(schema)
-}
-
-/// What is real is not lost on purpose, unless somebody says so.
-fn judge_drill(table: &Table<'_>, kind: &ActionKind, drill: Option<FaultDrill>, allowed: bool) {
-    let live = match kind {
-        ActionKind::StripeRefund(refund) => refund.live,
-        ActionKind::StripeWrite(write) => write.live,
-        ActionKind::ResendEmail(_) | ActionKind::GithubFile(_) | ActionKind::Declared(_) => false,
-    };
-    if live && drill.is_some() && !allowed {
-        table.log.fault(
-            table.key_place("fault_drill"),
-            "`fault_drill` is refused with `mode = \"live\"` unless `allow_live_drill = true`: a drill loses the answer on purpose",
-        );
-    }
 }
 
 fn fault_drill(node: &Node<'_>) -> Option<FaultDrill> {

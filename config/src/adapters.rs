@@ -2,6 +2,7 @@
 
 use oncegate_policy::classify::ResponseRules;
 use oncegate_policy::url_template::UrlTemplate;
+use toml::de::DeValue;
 
 use crate::declared;
 use crate::facts::{Destination, Facts};
@@ -93,14 +94,23 @@ fn secret_for(node: &Node<'_>, to: Option<&HostPattern>, facts: &mut Facts) -> O
     Some(secret)
 }
 
-/// `mode`
-fn live(table: &Table<'_>) -> Option<bool> {
-    table.need("mode", |node| word(node, &[("test", false), ("live", true)]))
+/// `mode`, and what goes with `live` only. Asked here, where a fault elsewhere does not hide this one.
+fn live(table: &Table<'_>, action: &Table<'_>) -> Option<bool> {
+    let live = table.need("mode", |node| word(node, &[("test", false), ("live", true)]));
+    let allowed =
+        action.get("allow_live_drill").is_some_and(|node| matches!(node.value, DeValue::Boolean(true)));
+    if live == Some(true) && !allowed && action.get("fault_drill").is_some() {
+        action.log.fault(
+            action.key_place("fault_drill"),
+            "`fault_drill` is refused with `mode = \"live\"` unless `allow_live_drill = true`: a drill loses the answer on purpose",
+        );
+    }
+    live
 }
 
 fn stripe_refund(table: &Table<'_>, given: Given<'_, '_>, _: &mut Facts) -> Option<ActionKind> {
     let account = table.read("account", owned);
-    let live = live(table);
+    let live = live(table, given.action);
     let currency = table.need("currency", currency);
     Some(ActionKind::StripeRefund(StripeRefund {
         account,
@@ -112,7 +122,7 @@ fn stripe_refund(table: &Table<'_>, given: Given<'_, '_>, _: &mut Facts) -> Opti
 
 fn stripe_write(table: &Table<'_>, given: Given<'_, '_>, _: &mut Facts) -> Option<ActionKind> {
     let action = given.action;
-    let live = live(table);
+    let live = live(table, action);
     let url = table.need("path", stripe_path);
     let impact = action.read("impact", |node| node.table("`impact`", declared::impact)?);
     let verify = action.read("verify", |node| {
