@@ -174,4 +174,39 @@ mod tests {
         assert_eq!(access("HEAD", "/api/v2/actions"), Some(Key));
         assert_eq!(access("PUT", "/api/v2/actions"), None);
     }
+
+    /// What stands in `docs/openapi.json` of a route: its method, path and who may call it.
+    fn described() -> std::collections::BTreeSet<(String, String, String)> {
+        let document: serde_json::Value =
+            serde_json::from_str(include_str!("../../../docs/openapi.json")).unwrap();
+        let mut all = std::collections::BTreeSet::new();
+        for (path, methods) in document["paths"].as_object().unwrap() {
+            for (method, operation) in methods.as_object().unwrap() {
+                let security = operation.get("security").map(|ways| ways.as_array().unwrap().len());
+                let scope = operation.get("x-scope").map(|scope| scope.as_str().unwrap());
+                let access = scope.unwrap_or(match security {
+                    None => "key",
+                    Some(0) => "open",
+                    // With a key, or without.
+                    Some(_) => "metrics",
+                });
+                all.insert((method.to_uppercase(), path.clone(), access.to_owned()));
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn the_description_has_every_route_and_no_other() {
+        let served = all().map(|route| {
+            let access = match route.access {
+                Open => "open",
+                Key => "key",
+                Access::Metrics => "metrics",
+                Scoped(scope) => scope.word(),
+            };
+            (route.method.to_owned(), route.path.to_owned(), access.to_owned())
+        });
+        assert_eq!(served.collect::<std::collections::BTreeSet<_>>(), described());
+    }
 }
