@@ -336,10 +336,15 @@ fn random_histories_agree_with_the_reference() {
         Some(seed) => seed..seed + 1,
         None => 1..number("ONCEGATE_SEEDS").unwrap_or(40) + 1,
     };
-    for seed in seeds {
-        let run = std::panic::catch_unwind(|| {
-            tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(history(seed));
-        });
-        assert!(run.is_ok(), "seed {seed} fails: run it alone with ONCEGATE_SEED={seed}");
-    }
+    let next = std::sync::Mutex::new(seeds);
+    let play = || {
+        while let Some(seed) = { next.lock().unwrap().next() } {
+            let run = std::panic::catch_unwind(|| {
+                tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(history(seed));
+            });
+            assert!(run.is_ok(), "seed {seed} fails: run it alone with ONCEGATE_SEED={seed}");
+        }
+    };
+    let players = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| (0..players).for_each(|_| drop(scope.spawn(play))));
 }
