@@ -1,13 +1,18 @@
-//! `[control]` and `[log]`.
+//! `[control]`, `[log]` and `[otel]`.
 
 use std::net::SocketAddr;
 
+use oncegate_policy::authority::Authority;
+
 use crate::document::Document;
 use crate::facts::Facts;
-use crate::model::{Control, ControlTls, LogFormat, LogLevel, LogSection, MetricsAccess};
+use crate::model::{Control, ControlTls, LogFormat, LogLevel, LogSection, MetricsAccess, OtelSection};
 use crate::proxy::{listen, respond_within};
-use crate::reader::Table;
-use crate::value::{path, word};
+use crate::reader::{Node, Table};
+use crate::value::{path, text, word};
+
+/// OTLP over HTTP (<https://opentelemetry.io/docs/specs/otlp/#otlphttp-default-port>).
+const OTLP_PORT: u16 = 4318;
 
 /// The words of `metrics`.
 const METRICS: [(&str, MetricsAccess); 2] = [("key", MetricsAccess::Key), ("open", MetricsAccess::Open)];
@@ -50,4 +55,23 @@ pub(crate) fn log(document: &Document<'_>) -> Option<LogSection> {
         format: table.or("format", |node| word(node, &FORMATS), LogFormat::Text),
         level: table.read("level", |node| word(node, &LogLevel::ALL)),
     })
+}
+
+/// `[otel]`
+pub(crate) fn otel(document: &Document<'_>) -> Option<OtelSection> {
+    document
+        .section("otel")
+        .table("[otel]", |table| OtelSection { endpoint: table.read("endpoint", collector) })
+}
+
+/// `http://HOST:PORT` of a collector.
+fn collector(node: &Node<'_>) -> Option<Authority> {
+    let written = text(node)?;
+    let authority = written
+        .strip_prefix("http://")
+        .and_then(|rest| Authority::parse(rest.strip_suffix('/').unwrap_or(rest), Some(OTLP_PORT)).ok());
+    if authority.is_none() {
+        node.fault(format!("{}: `{written}` is not an address such as `http://127.0.0.1:4318`", node.what));
+    }
+    authority
 }

@@ -10,7 +10,7 @@ use crate::nearest::hint;
 use crate::reader::{Node, entries};
 
 /// Sections that are one table.
-const SINGLE: [&str; 7] = ["proxy", "control", "log", "store", "reconcile", "ca", "vault"];
+const SINGLE: [&str; 8] = ["proxy", "control", "log", "otel", "store", "reconcile", "ca", "vault"];
 /// Sections whose entries each have a name.
 const NAMED: [&str; 5] = ["callers", "secrets", "hosts", "actions", "limits"];
 

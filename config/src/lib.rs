@@ -118,6 +118,7 @@ fn read(document: &Document<'_>, facts: &mut Facts) -> Option<Config> {
     let proxy = proxy::proxy(document, facts);
     let control = control::control(document, facts);
     let log = control::log(document);
+    let otel = control::otel(document);
     let store = proxy::store(document);
     let reconcile = proxy::reconcile(document);
     let ca = proxy::ca(document);
@@ -134,6 +135,7 @@ fn read(document: &Document<'_>, facts: &mut Facts) -> Option<Config> {
         proxy: proxy?,
         control: control?,
         log: log?,
+        otel: otel?,
         store: store?,
         reconcile: reconcile?,
         ca_dir,

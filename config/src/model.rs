@@ -22,7 +22,7 @@ pub use action::{
 
 mod control;
 
-pub use control::{Control, ControlTls, LogFormat, LogLevel, LogSection, MetricsAccess};
+pub use control::{Control, ControlTls, LogFormat, LogLevel, LogSection, MetricsAccess, OtelSection};
 
 /// The whole configuration.
 #[derive(Clone, Debug)]
@@ -33,6 +33,8 @@ pub struct Config {
     pub control: Control,
     /// `[log]`
     pub log: LogSection,
+    /// `[otel]`
+    pub otel: OtelSection,
     /// `[store]`
     pub store: StoreSection,
     /// `[reconcile]`

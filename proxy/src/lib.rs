@@ -42,6 +42,7 @@ pub mod scrub;
 pub mod secrets;
 pub mod serve;
 pub mod state;
+pub mod traced;
 pub mod vault;
 
 pub mod cli;

@@ -2,7 +2,7 @@
 //! header's value, never a key.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use http::HeaderMap;
 use oncegate_policy::action::ActionName;
@@ -10,14 +10,17 @@ use oncegate_policy::caller::CallerName;
 use oncegate_policy::classify::Verdict;
 use oncegate_policy::effect::{Rejection, Stage};
 use oncegate_policy::exchange::{Exchange, NotSent};
+use oncegate_policy::id::EffectId;
 use oncegate_policy::refusal::Refusal;
 use oncegate_store::view::EffectView;
+use serde_json::Value;
 
 use crate::asking::{Asking, Listener};
 use crate::metrics::{Metrics, UNDECLARED};
 use crate::respond::outcome_word;
 use crate::said::Said;
 use crate::state::Sidecar;
+use crate::traced::{Parent, Span, Traces};
 
 /// A step of the pipeline whose time is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +41,9 @@ pub struct Line {
     caller: CallerName,
     action: ActionName,
     listener: &'static str,
-    trace: Option<String>,
+    trace: Option<Parent>,
+    traces: Option<Traces>,
+    came_in: SystemTime,
     began: Instant,
     lap: Instant,
     plan: Option<Duration>,
@@ -59,7 +64,7 @@ impl Line {
     /// For a request that has just come in.
     #[must_use]
     pub fn new(sidecar: &Sidecar, asking: &Asking) -> Self {
-        let trace = trace_id(&asking.header_map);
+        let trace = parent(&asking.header_map);
         Self::begin(sidecar, &asking.caller, &asking.action, asking.listener.word(), trace)
     }
 
@@ -74,7 +79,7 @@ impl Line {
         caller: &CallerName,
         action: &ActionName,
         listener: &'static str,
-        trace: Option<String>,
+        trace: Option<Parent>,
     ) -> Self {
         let now = Instant::now();
         Self {
@@ -83,6 +88,8 @@ impl Line {
             action: action.clone(),
             listener,
             trace,
+            traces: sidecar.traces.get().cloned(),
+            came_in: SystemTime::now(),
             began: now,
             lap: now,
             plan: None,
@@ -151,10 +158,48 @@ impl Line {
             upstream_ms = self.upstream.map(millis),
             record_ms = self.record.map(millis),
             total_ms = millis(self.began.elapsed()),
-            trace.id = self.trace,
+            trace.id = self.trace.as_ref().map(|parent| parent.trace.as_str()),
             "{}",
             sentence(said, repeat)
         );
+        self.span(effect, view.map(|view| &**view), (outcome, code), repeat);
+    }
+
+    /// The same for a collector, where there is one.
+    fn span(
+        self,
+        effect: Option<&EffectId>,
+        view: Option<&EffectView>,
+        (outcome, code): (&'static str, &'static str),
+        repeat: bool,
+    ) {
+        let Some(traces) = self.traces else { return };
+        let wire = self.wire.as_ref();
+        let text = |text: &dyn std::fmt::Display| Value::String(text.to_string());
+        let took = |took: Duration| Value::from(millis(took));
+        let named = [
+            ("oncegate.effect_id", effect.map(|id| text(id))),
+            ("oncegate.invocation_id", view.map(|view| text(&view.invocation))),
+            ("oncegate.action", Some(text(&self.action))),
+            ("oncegate.caller", Some(text(&self.caller))),
+            ("oncegate.listener", Some(self.listener.into())),
+            ("oncegate.outcome", Some(outcome.into())),
+            ("oncegate.code", (!code.is_empty()).then(|| code.into())),
+            ("oncegate.repeat", Some(repeat.into())),
+            ("oncegate.seen", wire.map(|wire| wire.seen.into())),
+            ("http.response.status_code", wire.and_then(|wire| wire.status).map(Value::from)),
+            ("oncegate.plan_ms", self.plan.map(took)),
+            ("oncegate.admit_ms", self.admit.map(took)),
+            ("oncegate.upstream_ms", self.upstream.map(took)),
+            ("oncegate.record_ms", self.record.map(took)),
+        ];
+        traces.take(Span {
+            action: self.action.to_string(),
+            parent: self.trace,
+            began: self.came_in,
+            attributes: named.into_iter().filter_map(|(name, value)| Some((name, value?))).collect(),
+            outcome,
+        });
     }
 
     fn count(&self, outcome: &'static str, code: &'static str, repeat: bool) {
@@ -265,7 +310,7 @@ fn millis(took: Duration) -> f64 {
 
 /// The trace that a request belongs to (W3C Trace Context, `traceparent`): 32 hexadecimal digits. Anything that is not
 /// well-formed is passed on all the same, and left out here.
-fn trace_id(headers: &HeaderMap) -> Option<String> {
+fn parent(headers: &HeaderMap) -> Option<Parent> {
     let mut fields = headers.get_all("traceparent").iter();
     let (Some(field), None) = (fields.next(), fields.next()) else { return None };
     let mut parts = field.to_str().ok()?.split('-');
@@ -277,7 +322,8 @@ fn trace_id(headers: &HeaderMap) -> Option<String> {
     let fits = hex(version, 2) && version != "ff" && hex(trace, 32) && hex(parent, 16) && hex(flags, 2);
     // Only a later version may say more than these four.
     let fits = fits && (version != "00" || parts.next().is_none());
-    (fits && !zero(trace) && !zero(parent)).then(|| trace.to_owned())
+    (fits && !zero(trace) && !zero(parent))
+        .then(|| Parent { trace: trace.to_owned(), span: parent.to_owned() })
 }
 
 #[cfg(test)]
@@ -289,7 +335,7 @@ mod tests {
         let read = |field: &str| {
             let mut headers = HeaderMap::new();
             headers.insert("traceparent", field.parse().unwrap());
-            trace_id(&headers)
+            parent(&headers).map(|parent| parent.trace)
         };
         let trace = "0af7651916cd43dd8448eb211c80319c";
         assert_eq!(read(&format!("00-{trace}-b7ad6b7169203331-01")).as_deref(), Some(trace));

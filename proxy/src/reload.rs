@@ -343,6 +343,7 @@ fn keep_what_cannot_change(running: &Config, next: &mut Config) -> Vec<&'static 
     keep("[proxy] max_connections", running.proxy.max_connections == next.proxy.max_connections);
     keep("[control] listen", running.control.listen == next.control.listen);
     keep("[log]", running.log == next.log);
+    keep("[otel]", running.otel == next.otel);
     keep("[store]", running.store == next.store);
     keep("[reconcile] first_after, max_interval", running.reconcile.schedule == next.reconcile.schedule);
     keep("[vault]", running.vault_key == next.vault_key);
@@ -360,6 +361,7 @@ fn keep_what_cannot_change(running: &Config, next: &mut Config) -> Vec<&'static 
         next.control = Control { respond_within: next.control.respond_within, ..running.control.clone() };
     }
     next.log = running.log;
+    next.otel.clone_from(&running.otel);
     next.store = running.store.clone();
     next.reconcile.schedule = running.reconcile.schedule;
     next.vault_key.clone_from(&running.vault_key);

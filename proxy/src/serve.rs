@@ -24,6 +24,7 @@ use crate::load::Loaded;
 use crate::own::Own;
 use crate::reload::Files;
 use crate::state::{Sidecar, Snapshot, SnapshotError, new_ulid};
+use crate::traced::Traces;
 use crate::vault::{Vault, VaultError};
 use crate::{control, reconciler};
 
@@ -132,6 +133,10 @@ pub async fn start(loaded: Loaded, options: Options) -> Result<Running, StartErr
     let sidecar = Arc::new(Sidecar::new(store, options.clock, leaves, files, snapshot));
 
     let (stop, stopped) = watch::channel(false);
+    let collector = sidecar.snapshot().config.otel.endpoint.clone();
+    if let Some(collector) = collector {
+        drop(sidecar.traces.set(Traces::to(collector, stopped.clone())));
+    }
     let routes = control::router(Arc::clone(&sidecar), stopped.clone());
     let api = Api { routes, bounds: Bounds::default(), stop: stopped.clone() };
     let mut sockets = vec![(Socket::Tcp(proxy), None)];

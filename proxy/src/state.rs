@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arc_swap::ArcSwap;
 use oncegate_adapters::Adapter;
@@ -27,6 +27,7 @@ use crate::metrics::Metrics;
 use crate::proof::Digest32;
 use crate::reload::Files;
 use crate::run_tokens::RunTokens;
+use crate::traced::Traces;
 use crate::upstream::dial::Destination;
 use crate::upstream::pool::Pool;
 use crate::vault::Vault;
@@ -45,6 +46,8 @@ pub struct Sidecar {
     pub leaves: Leaves,
     /// What is counted.
     pub metrics: Arc<Metrics>,
+    /// Takes spans, where a collector is configured.
+    pub traces: OnceLock<Traces>,
     /// Kept connections to providers.
     pub pool: Arc<Pool>,
     /// Effects whose answer somebody waits for.
@@ -247,6 +250,7 @@ impl Sidecar {
             clock,
             leaves,
             metrics: Arc::default(),
+            traces: OnceLock::new(),
             pool: Arc::default(),
             in_flight: InFlight::default(),
             letting_through: tokio::sync::Mutex::default(),

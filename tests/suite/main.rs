@@ -48,3 +48,4 @@ mod refusals;
 mod reload;
 mod secrets;
 mod shop;
+mod traced;

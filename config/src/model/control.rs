@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use oncegate_policy::authority::Authority;
+
 /// `[control]`
 #[derive(Clone, Debug, PartialEq)]
 pub struct Control {
@@ -42,6 +44,13 @@ pub struct LogSection {
     pub format: LogFormat,
     /// `level`; `None` where it is not written: `info` for `serve`, less for commands.
     pub level: Option<LogLevel>,
+}
+
+/// `[otel]`
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OtelSection {
+    /// `endpoint`: a collector that takes OTLP over plain HTTP, `/v1/traces`. None: no spans are made.
+    pub endpoint: Option<Authority>,
 }
 
 /// How a line of the log is written.
