@@ -71,6 +71,8 @@ pub struct PlainFacts {
     pub by_caller_key: Option<KnownPlain>,
     /// The effect bound to this key, from when the action was governed.
     pub governed_under_key: Option<EffectId>,
+    /// The effect of this very request that is not settled, from when the action was governed.
+    pub open_effect: Option<EffectId>,
     /// What `retry_of` names; `None` when there is no such invocation of this action.
     pub retry_target: Option<KnownPlain>,
     /// Why everything is stopped, when it is.
@@ -100,6 +102,9 @@ pub fn decide(asked: &AskedPlain, facts: &PlainFacts) -> PlainDecision {
     if let Some(effect) = &facts.governed_under_key {
         return PlainDecision::Refuse(key_reuse(&format!("effect {effect}"), Some(effect)));
     }
+    if let Some(effect) = facts.open_effect.as_ref().filter(|_| !asked.reads) {
+        return PlainDecision::Refuse(unresolved(effect));
+    }
     if let Some(reason) = facts.halted.as_ref().filter(|_| !asked.reads) {
         return PlainDecision::Refuse(halted(reason));
     }
@@ -107,6 +112,14 @@ pub fn decide(asked: &AskedPlain, facts: &PlainFacts) -> PlainDecision {
         Some(named) => retry_on_purpose(named, facts),
         None => PlainDecision::New,
     }
+}
+
+/// That the action is not governed any more settles nothing.
+fn unresolved(effect: &EffectId) -> Refusal {
+    let sentence = format!(
+        "Effect {effect} of this very request is not settled, from when the action was governed. Nothing was sent. Do not retry; inspect that effect."
+    );
+    Refusal::naming(Code::UnresolvedEffect, effect.clone(), sentence)
 }
 
 fn retry_on_purpose(named: &InvocationId, facts: &PlainFacts) -> PlainDecision {
@@ -174,6 +187,15 @@ mod tests {
             panic!("not refused")
         };
         assert_eq!((refusal.code, refusal.effect), (Code::KeyReuse, Some(effect)));
+    }
+
+    #[test]
+    fn what_was_governed_and_is_not_settled_is_not_sent_again() {
+        let one = known(PlainStatus::Failed, "one");
+        let effect = EffectId::from_ulid("01J0000000000000000000000B");
+        let facts = PlainFacts { open_effect: Some(effect), ..PlainFacts::default() };
+        assert_eq!(code(&decide(&asked(&one, false, false), &facts)), Some(Code::UnresolvedEffect));
+        assert_eq!(decide(&asked(&one, false, true), &facts), PlainDecision::New);
     }
 
     #[test]

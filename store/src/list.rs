@@ -1,6 +1,7 @@
 //! Lists, newest first: effects, and invocations of both kinds in one order.
 
 use oncegate_policy::action::ActionName;
+use oncegate_policy::caller::CallerName;
 use oncegate_policy::effect::{Grade, Outcome};
 use oncegate_policy::plain::PlainStatus;
 use rusqlite::types::Value;
@@ -18,6 +19,8 @@ use crate::view::EffectView;
 pub struct EffectFilter {
     /// Only of this action.
     pub action: Option<ActionName>,
+    /// Only of this caller.
+    pub caller: Option<CallerName>,
     /// Only with this outcome.
     pub outcome: Option<Outcome>,
     /// Only whose invocation has this status, by its public word.
@@ -201,6 +204,10 @@ fn effects_are(filter: &EffectFilter) -> Conditions {
         conditions.push("e.action = ?");
         values.push(Value::Text(action.as_str().to_owned()));
     }
+    if let Some(caller) = &filter.caller {
+        conditions.push("e.caller = ?");
+        values.push(Value::Text(caller.as_str().to_owned()));
+    }
     if let Some(stage) = &filter.stage {
         conditions.push("e.stage = ?");
         values.push(Value::Text(stage.clone()));
@@ -221,6 +228,10 @@ fn plain_are(filter: &EffectFilter) -> Conditions {
     if let Some(action) = &filter.action {
         conditions.push("e.action = ?");
         values.push(Value::Text(action.as_str().to_owned()));
+    }
+    if let Some(caller) = &filter.caller {
+        conditions.push("e.caller = ?");
+        values.push(Value::Text(caller.as_str().to_owned()));
     }
     if let Some(key) = &filter.key {
         conditions.push("e.caller_key = ?");

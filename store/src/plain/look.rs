@@ -7,7 +7,7 @@ use oncegate_policy::caller::CallerName;
 use oncegate_policy::id::{EffectId, InvocationId};
 use oncegate_policy::plain::{KnownPlain, PlainFacts, PlainStatus};
 use oncegate_policy::time::Timestamp;
-use rusqlite::{Connection, OptionalExtension, Params, Row};
+use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 
 use crate::error::Fault;
 use crate::plain::{NewPlain, PlainResolution, PlainView};
@@ -118,7 +118,11 @@ fn response(columns: &mut Columns<'_>, status: Option<u16>) -> Result<Option<Sto
 /// What the record holds that could be in the way of `new`.
 pub(crate) fn facts(connection: &Connection, new: &NewPlain) -> Result<PlainFacts, Fault> {
     let (caller, action) = (new.caller.as_str(), new.action.as_str());
-    let mut facts = PlainFacts { halted: crate::facts::halted(connection)?, ..PlainFacts::default() };
+    let mut facts = PlainFacts {
+        halted: crate::facts::halted(connection)?,
+        open_effect: open_like(connection, new)?,
+        ..PlainFacts::default()
+    };
     if let Some(key) = &new.caller_key {
         let statement = "SELECT id, fingerprint, status, retried_by IS NOT NULL FROM plain_invocation
             WHERE caller = ?1 AND action = ?2 AND caller_key = ?3";
@@ -150,6 +154,16 @@ fn known(connection: &Connection, statement: &str, params: impl Params) -> Resul
 fn governed_under(connection: &Connection, named: [&str; 3]) -> Result<Option<EffectId>, Fault> {
     let mut statement = connection
         .prepare_cached("SELECT id FROM effect WHERE caller = ?1 AND action = ?2 AND caller_key = ?3")?;
+    let read = |row: &Row<'_>| Ok(Columns::of(row).word("effect id", EffectId::parse));
+    statement.query_row(named, read).optional()?.transpose()
+}
+
+/// The effect of the very same request that is not settled, whoever asked for it. The index `effect_open` has few rows.
+fn open_like(connection: &Connection, new: &NewPlain) -> Result<Option<EffectId>, Fault> {
+    let mut statement = connection.prepare_cached(
+        "SELECT id FROM effect WHERE fingerprint = ?1 AND action = ?2 AND stage NOT IN ('settled', 'rejected') LIMIT 1",
+    )?;
+    let named = params![row::from_hex(&new.fingerprint), new.action.as_str()];
     let read = |row: &Row<'_>| Ok(Columns::of(row).word("effect id", EffectId::parse));
     statement.query_row(named, read).optional()?.transpose()
 }

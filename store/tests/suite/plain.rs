@@ -141,6 +141,22 @@ async fn a_key_keeps_its_request_when_the_action_becomes_governed_or_is_no_more(
 }
 
 #[tokio::test]
+async fn an_open_effect_of_the_same_request_is_not_sent_past_when_its_action_is_no_more_governed() {
+    let memory = Memory::new();
+    let mut governed =
+        NewEffect { action: ActionName::parse("ping").unwrap(), ..with_key(memory.refund("pi_1", 1), "k1") };
+    governed.asked.fingerprint = ping(&memory, "a").fingerprint;
+    let (permit, _) = memory.granted(governed, NOON).await;
+    memory.record(permit.spend(), &lost(), NOON).await;
+    for new in [ping(&memory, "a"), under("k2", ping(&memory, "a"))] {
+        assert_eq!(refused(&memory, new).await, Code::UnresolvedEffect);
+    }
+    ended(&memory, ping(&memory, "b"), &answered(200), NOON).await;
+    let read = NewPlain { method: "GET".into(), ..ping(&memory, "a") };
+    ended(&memory, read, &answered(200), NOON).await;
+}
+
+#[tokio::test]
 async fn a_halt_stops_what_writes_and_not_what_reads() {
     let memory = Memory::new();
     memory.store.halt("drill", &caller("ops"), NOON).await.unwrap();
