@@ -26,7 +26,9 @@ const MAX_ID: usize = 255;
 pub(super) fn look(shape: &Shape, memory: &Memory<'_>, step: LookStep<'_>) -> Look {
     match shape {
         Shape::Create(kind) => created(*kind, memory, step),
-        Shape::Update(kind, id) | Shape::MarkedVerb(kind, id) => changed(*kind, id, memory, step),
+        // An update says nothing of the object's state: with the mark in it, it was applied, whatever the state.
+        Shape::Update(kind, id) => changed(Kind { failed: &[], ..*kind }, id, memory, step),
+        Shape::MarkedVerb(kind, id) => changed(*kind, id, memory, step),
         Shape::Other => {
             Look::Impossible("this endpoint carries no mark; a `verify` rule can be declared for it")
         }

@@ -217,6 +217,12 @@ fn the_mark_decides_and_then_the_object_s_own_state() {
         looked(&write("payment_intents"), &at_once, None, Some((&page("payment_intents"), 200, &waits)));
     assert_eq!(seen, "unreadable", "it is there and did not go through");
 
+    // What became of the payout undoes nothing of a change of its metadata.
+    let noted = write("payouts/{{input.id}}");
+    let failed = object("po_1", "eff_1", "failed");
+    let seen = looked(&noted, &json!({"id": "po_1"}), None, Some(("/v1/payouts/po_1", 200, &failed)));
+    assert_eq!(seen, "matched po_1");
+
     let update = write("customers/{{input.id}}");
     let answered = json!({"object": "transfer", "id": "x_1"});
     for (status, body, changed, created) in [
