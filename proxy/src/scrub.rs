@@ -188,6 +188,13 @@ fn spellings(value: &str) -> BTreeSet<String> {
     // Gson and Go escape what means something in HTML.
     let escaped = |c: char| if "<>&='".contains(c) { format!("\\u{:04x}", u32::from(c)) } else { c.into() };
     all.insert(json.chars().map(escaped).collect());
+    // .NET escapes these as well, in capitals: base64 has a plus.
+    let dotnet = |c: char| match c {
+        '"' | '&' | '\'' | '+' | '<' | '>' | '`' => format!("\\u{:04X}", u32::from(c)),
+        '\\' => "\\\\".to_owned(),
+        other => other.into(),
+    };
+    all.insert(value.chars().map(dotnet).collect());
     all.insert(json);
     let html = value.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;");
     all.insert(html.replace('\'', "&#39;"));
@@ -257,6 +264,19 @@ mod tests {
             ("", ""),
         ] {
             assert_eq!(scrubber().clean_text(came), goes);
+        }
+    }
+
+    #[test]
+    fn json_escapes_of_several_libraries_are_known() {
+        let secret = Zeroizing::new("ab+cd/ef&gh==".to_owned());
+        let scrubber = Scrubber::new(BTreeMap::from([("KEY".to_owned(), secret)]));
+        for came in [
+            r#"{"key":"ab+cd\/ef&gh=="}"#,
+            r#"{"key":"ab+cd/ef\u0026gh\u003d\u003d"}"#,
+            r#"{"key":"ab\u002Bcd/ef\u0026gh=="}"#,
+        ] {
+            assert_eq!(scrubber.clean_text(came), r#"{"key":"{{secret:KEY}}"}"#, "{came}");
         }
     }
 
