@@ -107,11 +107,14 @@ fn what_is_declared_can_be_added_and_taken_back() {
     let declared = data(&patch(&sidecar, json!({ "verify": verify })));
     assert_eq!(json!([declared["governed"], declared["verify"]["status"]]), json!([true, 200]));
     provider.on_write(Reply::lost());
-    ask(&sidecar, "b").assert_unknown();
+    let unknown = ask(&sidecar, "b").assert_unknown().effect();
     let kept = data(&patch(&sidecar, json!({ "description": "more" })));
     assert_eq!(kept["verify"], declared["verify"], "what is left out is kept");
     let bare = data(&patch(&sidecar, json!({ "verify": null })));
     assert_eq!(json!([bare["governed"], bare["verify"]]), json!([true, null]));
+    says_no(&patch(&sidecar, json!({ "governed": false })), 409, "CONFLICT", "open_effects");
+    let word = ["effect", "resolve", &unknown, "--outcome", "failed", "--reason", "not in their books"];
+    assert_eq!(ops(&home, &sidecar, &word).code, 1, "1 is a failed effect");
     let let_go = data(&patch(&sidecar, json!({ "governed": false })));
     assert_eq!(let_go["governed"], false);
     assert_eq!((ask(&sidecar, "c").header("oncegate-effect"), home.effects().len()), (None, 1));
@@ -307,4 +310,73 @@ fn an_action_stays_while_something_depends_on_it() {
     says_no(&delete(), 404, "NOT_FOUND", "");
     ask(&sidecar, "b").assert_refused(403, "oncegate_undeclared");
     assert_eq!(home.effect(&unknown)["outcome"], "failed", "what happened stays in the record");
+}
+
+#[test]
+fn what_holds_an_open_effect_is_not_changed_under_it() {
+    let secret = |name: &str| {
+        format!("[secrets.{name}]\nfrom = {{ env = \"STRIPE_SECRET_KEY\" }}\nallowed_hosts = [\"{DESK}\"]\n")
+    };
+    let (provider, home) = desk(|at| bare(at).with(&secret("ONE")).with(&secret("OTHER")));
+    let sidecar = home.serve();
+    let mut definition = with("credentialSecret", json!("ONE"));
+    definition["operationKey"] = json!("ticket:{{input.title}}");
+    definition["headers"] = json!({ "x-desk": "{{secret:ONE}}", "x-lang": "en" });
+    assert_eq!(create(&sidecar, &definition).status, 201);
+    provider.on_write(Reply::lost());
+    let unknown = ask(&sidecar, "a").assert_unknown().effect();
+    for change in [
+        // Passed on without a look at the record: the repeat would be sent.
+        json!({ "governed": false }),
+        // Another subject or key is another identity: the varied retry would be sent.
+        json!({ "subject": "{{input.title}}/{{input.note}}" }),
+        json!({ "subject": null }),
+        json!({ "operationKey": "other:{{input.title}}" }),
+        json!({ "when": [{ "path": "input.kind", "equals": "x" }] }),
+        // Another account: it does not know the provider key, a replay would be a second write.
+        json!({ "credentialSecret": "OTHER" }),
+        json!({ "headers": { "x-desk": "{{secret:OTHER}}", "x-lang": "en" } }),
+        json!({ "headers": { "x-lang": "en" } }),
+    ] {
+        let said = patch(&sidecar, change.clone());
+        assert_eq!(said.status, 409, "{change}: {said:?}");
+        says_no(&said, 409, "CONFLICT", "open_effects");
+    }
+    let harmless =
+        json!({ "headers": { "x-desk": "{{secret:ONE}}", "x-lang": "fr" }, "identicalWithin": "1h" });
+    assert_eq!(patch(&sidecar, harmless).status, 200);
+    assert_eq!(ask(&sidecar, "a").assert_unknown().effect(), unknown);
+    assert_eq!(provider.record().writes().len(), 1);
+    let word = ["effect", "resolve", &unknown, "--outcome", "failed", "--reason", "not in their books"];
+    assert_eq!(ops(&home, &sidecar, &word).code, 1);
+    assert_eq!(patch(&sidecar, json!({ "credentialSecret": "OTHER" })).status, 200);
+}
+
+#[test]
+fn p8_who_asked_does_not_say_how_its_effect_is_read_back() {
+    let (provider, home) = desk(bare);
+    let sidecar = home.serve();
+    assert_eq!(create(&sidecar, &open_ticket()).status, 201);
+    let any = json!({ "verify": { "url": format!("https://{DESK}/v1/health"), "status": 200 } });
+    provider.on_write(Reply::lost());
+    let input = json!({ "input": { "title": "own" } }).to_string();
+    let own = data(&call(&sidecar, "ops", "POST", "/actions/open-ticket/invoke", &input));
+    assert_eq!(own["status"], "unknown");
+    says_no(&patch(&sidecar, any.clone()), 409, "CONFLICT", "own_open_effects");
+    let path = format!("/actions/effects/{}/reconcile", own["effectId"].as_str().unwrap());
+    assert_eq!(data(&call(&sidecar, "ops", "POST", &path, ""))["outcome"], "unknown");
+
+    // Another's effect: a rule that was missing may be added.
+    assert_eq!(
+        create(
+            &sidecar,
+            &json!({ "name": "other", "urlTemplate": format!("https://{DESK}/v1/others"), "governed": true })
+        )
+        .status,
+        201
+    );
+    provider.on_write(Reply::lost());
+    let theirs = data(&call(&sidecar, "billing-agent", "POST", "/actions/other/invoke", &input));
+    assert_eq!(theirs["status"], "unknown");
+    assert_eq!(call(&sidecar, "ops", "PATCH", "/actions/other", &any.to_string()).status, 200);
 }

@@ -7,6 +7,8 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
 use oncegate_policy::action::ActionName;
+use oncegate_policy::caller::CallerName;
+use oncegate_policy::template::Template;
 use oncegate_policy::url_template::{Scheme, UrlTemplate};
 use oncegate_store::read::EffectFilter;
 use serde_json::{Map, Value, json};
@@ -21,8 +23,10 @@ use super::{BODY_BYTES_MAX, actions, body};
 use crate::definition::{Problem, entry};
 use crate::state::{Sidecar, Snapshot};
 
-/// What the effects of an action are read back by.
-const READ_BACK_BY: [&str; 3] = ["method", "url", "adapter"];
+/// What holds the effects of an action that are not settled: where and as whom they are read back and sent again, and
+/// what recognises a repeat of them. Headers that name a secret are among them.
+const HOLDS_OPEN: [&str; 8] =
+    ["method", "url", "adapter", "credential_secret", "governed", "subject", "operation_key", "when"];
 
 /// `POST /actions`
 pub(crate) async fn create(
@@ -69,8 +73,13 @@ pub(crate) async fn change(
         return Ok(one(edit.shown(&name)?));
     }
     secure(&sidecar.snapshot(), &entry).map_err(|problem| faulty(vec![problem]))?;
-    if READ_BACK_BY.iter().any(|key| entry.get(*key) != known.get(*key)) {
-        nothing_open(&sidecar, &name, "changed in what its effects are read back by").await?;
+    if HOLDS_OPEN.iter().any(|key| entry.get(*key) != known.get(*key))
+        || secret_headers(&entry) != secret_headers(&known)
+    {
+        nothing_open(&sidecar, &name, "changed in what holds them").await?;
+    }
+    if entry.get("verify") != known.get("verify") {
+        nothing_open_of(&sidecar, &name, &asker).await?;
     }
     edit.defined.set(name.as_str(), entry);
     let warnings = edit.take(&asker, &[&name]).await?;
@@ -135,26 +144,59 @@ pub(super) fn secure(snapshot: &Snapshot, entry: &Table) -> Result<(), Problem> 
     Err(Problem::new("urlTemplate", message))
 }
 
-/// The effects that are not settled are read back by what the definition says.
+/// The headers whose templates name a secret. A replay has the others from the record; these are placed anew.
+fn secret_headers(entry: &Table) -> Vec<(&String, &toml::Value)> {
+    let names_secret = |value: &toml::Value| {
+        let template = value.as_str().and_then(|text| Template::parse(text).ok());
+        template.is_some_and(|template| !template.secrets().is_empty())
+    };
+    let headers = entry.get("headers").and_then(toml::Value::as_table);
+    headers.into_iter().flatten().filter(|(_, value)| names_secret(value)).collect()
+}
+
+/// The effects that are not settled are held by what the definition says.
 async fn nothing_open(sidecar: &Arc<Sidecar>, name: &ActionName, what: &str) -> Result<(), ApiError> {
+    let open = open(sidecar, name, None).await?;
+    if open == 0 {
+        return Ok(());
+    }
+    let message = format!(
+        "{open} effects of {name} are not settled: it cannot be {what} before they are. `oncegate effects \
+         --unresolved` lists them."
+    );
+    Err(ApiError::new(ErrorCode::Conflict, message)
+        .with_details(json!({ "reason": "open_effects", "open": open })))
+}
+
+/// A rule of how an effect is read back settles it: who asked for the effect does not make that rule (P8).
+async fn nothing_open_of(sidecar: &Arc<Sidecar>, name: &ActionName, asker: &Asker) -> Result<(), ApiError> {
+    let open = open(sidecar, name, Some(asker.name.clone())).await?;
+    if open == 0 {
+        return Ok(());
+    }
+    let message = format!(
+        "{open} effects of {name} that this key has asked for are not settled: another key has to change how they are \
+         read back. Nothing was changed."
+    );
+    Err(ApiError::new(ErrorCode::Conflict, message)
+        .with_details(json!({ "reason": "own_open_effects", "open": open })))
+}
+
+/// How many effects of an action are not settled, of everybody or of one caller.
+async fn open(
+    sidecar: &Arc<Sidecar>,
+    name: &ActionName,
+    caller: Option<CallerName>,
+) -> Result<u64, ApiError> {
     let filter = EffectFilter {
         action: Some(name.clone()),
+        caller,
         unresolved: Some(true),
         limit: 1,
         ..EffectFilter::default()
     };
-    let open =
-        sidecar.store.list(filter).await.map_err(|error| ApiError::internal("list effects", &error))?;
-    if open.total == 0 {
-        return Ok(());
-    }
-    let message = format!(
-        "{} effects of {name} are not settled: it cannot be {what} before they are. `oncegate effects --unresolved` \
-         lists them.",
-        open.total
-    );
-    Err(ApiError::new(ErrorCode::Conflict, message)
-        .with_details(json!({ "reason": "open_effects", "open": open.total })))
+    let open = sidecar.store.list(filter).await;
+    open.map(|open| open.total).map_err(|error| ApiError::internal("list effects", &error))
 }
 
 fn exists(name: &ActionName) -> ApiError {
