@@ -145,3 +145,20 @@ fn a_halt_stops_it_and_a_preview_is_not_for_it() {
     says_no(&invoke(&sidecar, "ops", None, "search", &json!({})), 409, "ENVIRONMENT_HALTED", "halted");
     assert_eq!(provider.record().requests().len(), 0);
 }
+
+#[test]
+fn a_drill_is_not_for_it() {
+    use std::io::{Read, Write};
+    let (provider, home) = desk();
+    let sidecar = home.serve();
+    let (control, key) = (sidecar.control, oncegate_tests::conf::key_of("ops"));
+    let mut tcp = std::net::TcpStream::connect(control).unwrap();
+    let head = format!(
+        "POST /api/v2/actions/search/invoke HTTP/1.1\r\nHost: {control}\r\nAuthorization: Bearer {key}\r\nOncegate-Fault-Drill: timeout\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{{}}"
+    );
+    tcp.write_all(head.as_bytes()).unwrap();
+    let mut said = String::new();
+    tcp.read_to_string(&mut said).unwrap();
+    assert!(said.starts_with("HTTP/1.1 400 ") && said.contains("nor a fault drill"), "{said}");
+    assert_eq!(provider.record().writes().len(), 0);
+}

@@ -81,8 +81,12 @@ async fn plain(
     asking: Asking,
 ) -> Result<Response, ApiError> {
     let (links, ids) = (&asking.links, asking.fresh.clone());
-    if asking.preview.is_some() || !links.depends_on.is_empty() || links.compensates.is_some() {
-        let sentence = "The action is not governed: it takes neither previewId, dependsOn nor compensates. Nothing was sent.";
+    if asking.preview.is_some()
+        || !links.depends_on.is_empty()
+        || links.compensates.is_some()
+        || asking.drill.is_some()
+    {
+        let sentence = "The action is not governed: it takes neither previewId, dependsOn, compensates nor a fault drill. Nothing was sent.";
         let refusal = Refusal::new(Code::InvalidInput, sentence);
         pipeline::audit(sidecar, Listener::Api, &asker.name, Some(name), &refusal).await;
         return refused(&asker.name, name, &refusal);
