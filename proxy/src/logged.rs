@@ -89,7 +89,7 @@ impl Line {
             listener,
             trace,
             traces: sidecar.traces.get().cloned(),
-            came_in: SystemTime::now(),
+            came_in: sidecar.clock.system(),
             began: now,
             lap: now,
             plan: None,
@@ -197,6 +197,7 @@ impl Line {
             action: self.action.to_string(),
             parent: self.trace,
             began: self.came_in,
+            ended: self.came_in + self.began.elapsed(),
             attributes: named.into_iter().filter_map(|(name, value)| Some((name, value?))).collect(),
             outcome,
         });

@@ -110,7 +110,7 @@ pub async fn make(
 }
 
 /// What would be sent, but for the credential and for the effect's own marks, which are another for each invocation.
-fn change(request: &StoredRequest) -> Value {
+pub(crate) fn change(request: &StoredRequest) -> Value {
     let body = match (request.body.is_empty(), serde_json::from_slice::<Value>(&request.body)) {
         (true, _) => Value::Null,
         (false, Ok(json)) => json,

@@ -133,10 +133,7 @@ pub async fn start(loaded: Loaded, options: Options) -> Result<Running, StartErr
     let sidecar = Arc::new(Sidecar::new(store, options.clock, leaves, files, snapshot));
 
     let (stop, stopped) = watch::channel(false);
-    let collector = sidecar.snapshot().config.otel.endpoint.clone();
-    if let Some(collector) = collector {
-        drop(sidecar.traces.set(Traces::to(collector, stopped.clone())));
-    }
+    trace(&sidecar, &stopped);
     let routes = control::router(Arc::clone(&sidecar), stopped.clone());
     let api = Api { routes, bounds: Bounds::default(), stop: stopped.clone() };
     let mut sockets = vec![(Socket::Tcp(proxy), None)];
@@ -170,6 +167,14 @@ pub async fn start(loaded: Loaded, options: Options) -> Result<Running, StartErr
         listeners,
         background,
     })
+}
+
+/// Spans go to the collector, where one is configured.
+fn trace(sidecar: &Sidecar, stopped: &watch::Receiver<bool>) {
+    if let Some(collector) = sidecar.snapshot().config.otel.endpoint.clone() {
+        // Set once: this is the only place.
+        drop(sidecar.traces.set(Traces::to(collector, stopped.clone())));
+    }
 }
 
 async fn bind(what: &'static str, at: SocketAddr) -> Result<TcpListener, StartError> {

@@ -41,6 +41,8 @@ pub struct Span {
     pub parent: Option<Parent>,
     /// When it came in.
     pub began: SystemTime,
+    /// When it was answered.
+    pub ended: SystemTime,
     /// Names and words.
     pub attributes: Vec<(&'static str, Value)>,
     /// Its outcome's public word.
@@ -64,9 +66,9 @@ impl Traces {
         Self { give, dropped }
     }
 
-    /// Takes a span that ends now; drops it where too many wait.
+    /// Takes a span; drops it where too many wait.
     pub fn take(&self, span: Span) {
-        if self.give.try_send(written(span, SystemTime::now())).is_err() {
+        if self.give.try_send(written(span)).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -156,7 +158,7 @@ async fn post(collector: &Authority, spans: Vec<Value>) -> Result<(), String> {
 }
 
 /// The span in OTLP's JSON: ids in hexadecimal, 64-bit numbers as text.
-fn written(span: Span, ended: SystemTime) -> Value {
+fn written(span: Span) -> Value {
     let trace = span.parent.as_ref().map_or_else(|| random(16), |parent| parent.trace.clone());
     let status = match span.outcome {
         "succeeded" => json!({ "code": 1 }),
@@ -176,7 +178,7 @@ fn written(span: Span, ended: SystemTime) -> Value {
         // SPAN_KIND_SERVER: it stands for the request that came in.
         "kind": 2,
         "startTimeUnixNano": nanos(span.began),
-        "endTimeUnixNano": nanos(ended),
+        "endTimeUnixNano": nanos(span.ended),
         "attributes": attributes,
         "status": status,
     });
@@ -222,12 +224,13 @@ mod tests {
             action: "refund".into(),
             parent,
             began: UNIX_EPOCH + Duration::from_millis(1_500),
+            ended: UNIX_EPOCH + Duration::from_secs(2),
             attributes: vec![("oncegate.repeat", false.into()), ("oncegate.provider_status", 200.into())],
             outcome,
         };
         let parent =
             Parent { trace: "0af7651916cd43dd8448eb211c80319c".into(), span: "b7ad6b7169203331".into() };
-        let shown = written(span("unknown", Some(parent)), UNIX_EPOCH + Duration::from_secs(2));
+        let shown = written(span("unknown", Some(parent)));
         assert_eq!(shown["traceId"], "0af7651916cd43dd8448eb211c80319c");
         assert_eq!(shown["parentSpanId"], "b7ad6b7169203331");
         assert_eq!(
@@ -239,9 +242,9 @@ mod tests {
             shown["attributes"][1],
             json!({ "key": "oncegate.provider_status", "value": { "intValue": "200" } })
         );
-        let alone = written(span("succeeded", None), SystemTime::now());
+        let alone = written(span("succeeded", None));
         let id = |name: &str| alone[name].as_str().unwrap().len();
         assert_eq!((id("traceId"), id("spanId"), alone.get("parentSpanId")), (32, 16, None));
-        assert_ne!(alone["spanId"], written(span("succeeded", None), SystemTime::now())["spanId"]);
+        assert_ne!(alone["spanId"], written(span("succeeded", None))["spanId"]);
     }
 }

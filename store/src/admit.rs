@@ -25,6 +25,8 @@ use crate::writer::{Step, Tx};
 use crate::{Store, insert, preview, read, row};
 
 const ADMIT: Step = Step::new("admit an effect").failing_at("before_commit", "after_commit");
+/// Longest title of a question that Oncegate asks by itself, in characters.
+const TITLE_CHARS_MAX: usize = 300;
 const AUDIT: Step = Step::new("record a refusal");
 
 /// What is asked, planned and prepared: everything that an effect is made of.
@@ -237,19 +239,14 @@ fn ask(
     now: Timestamp,
 ) -> Result<(), Fault> {
     let what = new.impact.as_ref().map_or_else(String::new, |impact| format!(": {impact}"));
+    let on = new.subject.as_ref().map_or_else(String::new, |subject| format!(" on {subject}"));
+    let title: String = format!("{}{what}{on}", new.action).chars().take(TITLE_CHARS_MAX).collect();
     tx.connection
         .prepare_cached(
             "INSERT INTO approval (id, effect, caller, title, asked_at, expires_at, status)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, 'pending')",
         )?
-        .execute(params![
-            approval.as_str(),
-            key,
-            new.caller.as_str(),
-            format!("{}{what}", new.action),
-            now.0,
-            expires_at.0
-        ])?;
+        .execute(params![approval.as_str(), key, new.caller.as_str(), title, now.0, expires_at.0])?;
     Ok(())
 }
 

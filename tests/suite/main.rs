@@ -16,6 +16,7 @@ mod api_import;
 mod api_invoke;
 mod api_plain;
 mod api_previews;
+mod api_strict;
 mod bad_input;
 mod cases;
 mod classification;

@@ -228,6 +228,12 @@ fn planned(
                 "A limit applies, and the amount cannot be established.",
             ));
         }
+        let never = limits.iter().find(|limit| impact.amount.is_some_and(|amount| amount > limit.amount));
+        if let Some(limit) = never {
+            let sentence =
+                format!("The limit {} can never take this: it holds {} in all.", limit.name, limit.amount);
+            return explained.but(Refusal::new(Code::LimitExceeded, sentence));
+        }
         let approval =
             action.approval_when.is_some_and(|when| impact.amount.is_none_or(|n| n > when.amount_above));
         explained.add("requiresApproval", "needs approval", action.requires_approval || approval);

@@ -19,9 +19,10 @@ use super::answer::{ApiError, ErrorCode, created, one, page};
 use super::auth::Asker;
 use super::page::{Pagination, Window};
 use super::params::{Id, Params};
-use super::view::DecidedJson;
+use super::view::{ApprovalJson, DecidedJson};
 use super::{Stopping, body, show};
 use crate::let_through::{self, ANSWER_WITHIN, LetThrough};
+use crate::preview;
 use crate::state::Sidecar;
 
 /// The longest that one call waits for a decision; less than what clients and proxies take for a dead connection.
@@ -67,7 +68,7 @@ pub(crate) async fn list(
 pub(crate) async fn get(
     State(sidecar): State<Arc<Sidecar>>,
     Extension(Stopping(mut stopping)): Extension<Stopping>,
-    _asker: Asker,
+    asker: Asker,
     Id(id): Id,
     params: Params,
 ) -> Result<Response, ApiError> {
@@ -78,7 +79,7 @@ pub(crate) async fn get(
     loop {
         let approval = find(&sidecar, &id).await?;
         if approval.status != "pending" || Instant::now() >= until || *stopping.borrow() {
-            return Ok(one(show::approval(&approval)));
+            return Ok(one(with_request(&sidecar, &asker, &approval).await?));
         }
         tokio::select! {
             () = sleep(WAIT_STEP) => {}
@@ -86,6 +87,30 @@ pub(crate) async fn get(
             _ = stopping.changed() => {}
         }
     }
+}
+
+/// What a person decides over: the exact request as it will be sent, while it waits. For the key that asked and for
+/// those that decide.
+async fn with_request(
+    sidecar: &Arc<Sidecar>,
+    asker: &Asker,
+    approval: &ApprovalView,
+) -> Result<ApprovalJson, ApiError> {
+    let shown = show::approval(approval);
+    let may = approval.caller == asker.name || asker.needs(Scope::ApprovalsDecide).is_ok();
+    // Afterwards the request is erased, and its digest stands with the effect.
+    let may = may && approval.status == "pending";
+    let (Some(effect), true) = (&approval.effect, may) else { return Ok(shown) };
+    let kept = sidecar.store.prepared(effect).await;
+    let kept = kept.map_err(|error| ApiError::internal("read what waits for a decision", &error))?;
+    let Some(kept) = kept else { return Ok(shown) };
+    let payload = json!({
+        "action": kept.view.action.as_str(),
+        "subject": kept.view.subject,
+        "impact": kept.view.impact.as_ref().map(show::impact),
+        "request": preview::change(&kept.request),
+    });
+    Ok(ApprovalJson { payload, ..shown })
 }
 
 /// `POST /approvals`: a question on the agent's own account; nothing here waits for it.

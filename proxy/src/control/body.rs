@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
-use oncegate_policy::json;
+use oncegate_policy::json::strict;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::BODY_BYTES_MAX;
 use super::answer::{ApiError, ErrorCode};
@@ -13,8 +13,8 @@ use super::answer::{ApiError, ErrorCode};
 /// For a request's body to arrive whole.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Reads a JSON object; no body counts as an empty one. Members that nobody knows are left alone, as newer clients
-/// may send more than this version reads.
+/// Reads a JSON object; no body counts as an empty one. Where a member that is misspelt would change what is done, `T`
+/// refuses those that it does not know; elsewhere they are left alone, as newer clients may send more.
 pub(crate) async fn object<T: DeserializeOwned>(body: Body) -> Result<T, ApiError> {
     let bytes = whole(body).await?;
     let text = if bytes.is_empty() { b"{}".as_slice() } else { &bytes };
@@ -34,10 +34,27 @@ pub(crate) async fn strict_object(body: Body, bytes_max: usize) -> Result<Value,
     if bytes.is_empty() {
         return Ok(Value::Object(serde_json::Map::new()));
     }
-    match json::strict(&bytes) {
+    match strict(&bytes) {
         Ok(object @ Value::Object(_)) => Ok(object),
         Ok(_) => Err(invalid("the body must be a JSON object")),
         Err(fault) => Err(invalid(&format!("the body cannot be read in one way: {fault}"))),
+    }
+}
+
+/// Refuses members that are none of `known`: one that is misspelt would silently not hold, and some of them (a preview, a
+/// retry, a dependency) are what keeps a write from being made.
+pub(crate) fn only(object: &Value, known: &[&str]) -> Result<(), ApiError> {
+    let members = object.as_object().into_iter().flat_map(|members| members.keys());
+    match members.into_iter().find(|name| !known.contains(&name.as_str())) {
+        None => Ok(()),
+        Some(unknown) => {
+            let hint = match oncegate_config::nearest(unknown, known.iter().copied()) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => format!("known are {}", known.join(", ")),
+            };
+            Err(ApiError::new(ErrorCode::Validation, format!("there is no member `{unknown}` here; {hint}"))
+                .with_details(json!([{ "field": unknown, "message": hint }])))
+        }
     }
 }
 

@@ -30,7 +30,7 @@ const STATUSES: [&str; 7] =
 const TEXT_CHARS_MAX: usize = 4_000;
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Resolve {
     outcome: String,
     evidence: String,

@@ -36,6 +36,9 @@ use crate::state::{Sidecar, Snapshot};
 
 /// Beside the input itself, which is bounded as a proxied body is: key, links, preview.
 const AROUND_BYTES_MAX: usize = 16 * 1024;
+/// The members of an invocation. Those about runs and spans are taken, and no part of what is asked.
+const MEMBERS: [&str; 8] =
+    ["input", "runId", "parentSpanId", "retryOf", "operationKey", "previewId", "dependsOn", "compensates"];
 const KEY_HEADER: &str = "idempotency-key";
 
 /// `POST /actions/{ref}/invoke`. Answers `200` whatever became of it, `202` while a person has to decide: a client that
@@ -52,6 +55,7 @@ pub(crate) async fn invoke(
     let name = actions::name(&snapshot, &named)?;
     let (action, adapter) = enabled(&snapshot, &name)?;
     let asked = body::strict_object(body, snapshot.config.proxy.max_request_body + AROUND_BYTES_MAX).await?;
+    body::only(&asked, &MEMBERS)?;
     let asking = match read(&snapshot, action, adapter, &asker, &headers, asked) {
         Ok(asking) => asking,
         Err(refusal) => {

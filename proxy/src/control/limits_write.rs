@@ -28,7 +28,7 @@ const NAME_CHARS_MAX: usize = 100;
 const PREFIX_CHARS_MAX: usize = 500;
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct New {
     name: String,
     dimension: String,
@@ -41,6 +41,7 @@ struct New {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Change {
     name: Option<String>,
     amount: Option<i64>,

@@ -33,6 +33,7 @@ pub(crate) async fn make(
     let snapshot = sidecar.snapshot();
     let name = actions::name(&snapshot, &named)?;
     let asked = body::strict_object(body, snapshot.config.proxy.max_request_body).await?;
+    body::only(&asked, &["input", "ttlSeconds", "runId", "parentSpanId"])?;
     let life = life(&asked)?;
     let input = invoke::input(asked).map_err(|refusal| {
         ApiError::new(ErrorCode::Validation, refusal.sentence)
@@ -60,6 +61,7 @@ pub(crate) async fn refresh(
     body: Body,
 ) -> Result<Response, ApiError> {
     let asked = body::strict_object(body, super::BODY_BYTES_MAX).await?;
+    body::only(&asked, &["ttlSeconds"])?;
     let life = life(&asked)?;
     let view = find(&sidecar, &asker, &id).await?;
     if view.caller != asker.name || view.input.is_null() {

@@ -32,7 +32,7 @@ struct Note {
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Resolve {
     outcome: String,
     reason: String,
@@ -42,6 +42,7 @@ struct Resolve {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Actual {
     dimension: String,
     currency: Option<String>,

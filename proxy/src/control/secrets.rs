@@ -241,17 +241,17 @@ fn read(mut members: Map<String, Value>) -> Result<Put, ApiError> {
     };
     let host = |text: String| (text.len() <= HOST_BYTES_MAX).then_some(text);
     let place = |text: String| PLACEMENTS.iter().find(|(word, _)| *word == text).map(|(_, place)| *place);
-    Ok(Put {
-        value,
-        description,
-        allowed_hosts: listed(&mut members, "allowedHosts", "a list of 1 to 100 hosts, or null", host)?,
-        allowed_placements: listed(
-            &mut members,
-            "allowedPlacements",
-            "a list of url, header or body, or null",
-            place,
-        )?,
-    })
+    let allowed_hosts = listed(&mut members, "allowedHosts", "a list of 1 to 100 hosts, or null", host)?;
+    let allowed_placements =
+        listed(&mut members, "allowedPlacements", "a list of url, header or body, or null", place)?;
+    // A misspelt `allowedHosts` would leave the secret without the bound that somebody meant. The name is not said again:
+    // a value may have been put in its place.
+    if !members.is_empty() {
+        let message =
+            "known members are value, description, allowedHosts and allowedPlacements; there is another one";
+        return Err(ApiError::new(ErrorCode::Validation, message));
+    }
+    Ok(Put { value, description, allowed_hosts, allowed_placements })
 }
 
 fn listed<T>(

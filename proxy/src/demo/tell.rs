@@ -125,7 +125,7 @@ impl Teller {
         self.line("");
         if self.all_good() {
             self.line("The provider counted 1 write. The customer was refunded once.");
-            self.line("Next: `oncegate init`, then `oncegate run -- your-agent`.");
+            self.line("Next: `oncegate init`, then `oncegate run --as agent -- your-agent`.");
         } else {
             let bad = self.checks.iter().filter(|(_, good)| !good).count();
             self.line(&format!("{bad} of {} checks did not hold. Please report this.", self.checks.len()));
