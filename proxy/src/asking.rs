@@ -103,6 +103,8 @@ pub struct Asking {
     pub input: Value,
     /// The input of an invocation by name, as it was given; `null` for a proxied request.
     pub given: Value,
+    /// Taken before the configuration that it was read by (see [`crate::editions`]).
+    pub edition: u64,
     /// The fault drill that an operator asks for, for this request alone.
     pub drill: Option<FaultDrill>,
     /// The preview that it is bound to.
@@ -134,6 +136,7 @@ impl Asking {
             body_kind: named.body_kind,
             input: named.input,
             given: Value::Null,
+            edition: 0,
             drill: None,
             preview: None,
             key: None,

@@ -55,7 +55,7 @@ pub async fn under(
 /// The drill that a request asks for in its own field.
 ///
 /// # Errors
-/// As [`asked`].
+/// `invalid_input` for a word that is none, `denied` for who may not.
 pub fn of_request(
     snapshot: &Snapshot,
     caller: &CallerName,

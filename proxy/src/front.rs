@@ -22,10 +22,11 @@ use crate::{pipeline, respond};
 /// Answers one request on a declared host. The configuration is the one of this moment, also inside an open
 /// tunnel; the request keeps it to its end.
 pub async fn answer(sidecar: &Arc<Sidecar>, request: Request<Incoming>, via: Via) -> Response<Body> {
+    let edition = sidecar.editions.latest();
     let snapshot = sidecar.snapshot();
     let authority = via.authority.clone();
     let caller = via.caller.clone();
-    match read(sidecar, &snapshot, request, via).await {
+    match read(sidecar, &snapshot, edition, request, via).await {
         Ok(response) => response,
         Err(refusal) => {
             pipeline::audit(sidecar, Listener::Proxy, &caller, None, &refusal).await;
@@ -37,6 +38,7 @@ pub async fn answer(sidecar: &Arc<Sidecar>, request: Request<Incoming>, via: Via
 async fn read(
     sidecar: &Arc<Sidecar>,
     snapshot: &Arc<Snapshot>,
+    edition: u64,
     request: Request<Incoming>,
     via: Via,
 ) -> Result<Response<Body>, Refusal> {
@@ -68,7 +70,7 @@ async fn read(
             let (action, _) =
                 snapshot.action(named.action.as_str()).ok_or_else(|| undeclared_host(&host_name))?;
             let drill = drill::of_request(snapshot, &head.via.caller, action, &parts.headers)?;
-            let asking = Asking { drill, ..Asking::proxied(head, links, named) };
+            let asking = Asking { edition, drill, ..Asking::proxied(head, links, named) };
             Ok(govern(sidecar, snapshot, asking).await)
         }
     }

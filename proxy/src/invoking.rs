@@ -97,6 +97,7 @@ pub fn asking(
         body_kind,
         input,
         given,
+        edition: 0,
         drill: None,
         preview: invoked.preview,
         key: invoked.key,

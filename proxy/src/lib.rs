@@ -4,6 +4,7 @@
 
 pub mod asking;
 pub mod drill;
+pub mod editions;
 pub mod front;
 pub mod inject;
 pub mod invoking;

@@ -50,9 +50,15 @@ pub async fn govern(
     let action = asking.action.clone();
     let within = asking.listener.respond_within(&snapshot.config);
     answering.about(Line::new(&sidecar, &asking));
+    let edition = asking.edition;
     let prepared = prepare::governed(&sidecar, &snapshot, asking).await;
     answering.lap(Step::Plan);
+    // Until the admission has ended, what it goes by is not changed.
     let prepared = match prepared {
+        Ok(ready) => sidecar.editions.admitting(&action, edition).await.map(|held| (ready, held)),
+        Err(refusal) => Err(refusal),
+    };
+    let (prepared, held) = match prepared {
         Ok(prepared) => prepared,
         Err(refusal) => {
             keep(&sidecar, &caller, Some(&action), &refusal).await;
@@ -69,6 +75,7 @@ pub async fn govern(
     let effect_id = prepared.effect.effect.clone();
     sidecar.in_flight.enter(&effect_id);
     let admitted = sidecar.store.admit(prepared.effect, sidecar.clock.now()).await;
+    drop(held);
     answering.lap(Step::Admit);
     if !matches!(&admitted, Ok(Admitted::Granted { .. })) {
         sidecar.in_flight.leave(&effect_id, None);

@@ -9,7 +9,7 @@ use oncegate_policy::plain::PlainStatus;
 use oncegate_policy::refusal::Refusal;
 use oncegate_store::Seen;
 use oncegate_store::plain::{Begun, NewPlain, PlainView};
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedRwLockReadGuard, oneshot};
 
 use crate::asking::Asking;
 use crate::pipeline::{self, CONNECT_TIMEOUT};
@@ -41,10 +41,9 @@ pub async fn invoke(
     let (caller, action) = (asking.caller.clone(), asking.action.clone());
     let within = asking.listener.respond_within(&snapshot.config);
     // Nobody waits any more when sending fails: the record has it all the same.
-    let draft = match prepare::draft(&sidecar, &snapshot, &asking).await {
-        Ok(draft) => draft,
+    let (draft, held) = match drafted(&sidecar, &snapshot, &asking).await {
+        Ok(drafted) => drafted,
         Err(refusal) => {
-            pipeline::audit(&sidecar, asking.listener, &caller, Some(&action), &refusal).await;
             drop(give.send(SaidPlain::Refused(refusal)));
             return;
         }
@@ -62,7 +61,9 @@ pub async fn invoke(
         url: stored.url,
     };
     let connecting = upstream::connect(&sidecar.pool, &request, CONNECT_TIMEOUT.min(within * 3 / 4));
-    let (permit, view) = match sidecar.store.begin_plain(new, sidecar.clock.now()).await {
+    let begun = sidecar.store.begin_plain(new, sidecar.clock.now()).await;
+    drop(held);
+    let (permit, view) = match begun {
         Ok(Begun::Fresh { permit, invocation }) => (permit, invocation),
         Ok(Begun::Repeat(view)) => {
             connecting.abort();
@@ -107,6 +108,24 @@ pub async fn invoke(
             tell(&mut give, PlainView { status: PlainStatus::Unknown, ..view });
         }
     }
+}
+
+/// The request, ready to be recorded. While the guard is held, what it goes by is not changed.
+async fn drafted<'a>(
+    sidecar: &Arc<Sidecar>,
+    snapshot: &'a Snapshot,
+    asking: &Asking,
+) -> Result<(Draft<'a>, OwnedRwLockReadGuard<()>), Refusal> {
+    let ready = match prepare::draft(sidecar, snapshot, asking).await {
+        Ok(draft) => {
+            sidecar.editions.admitting(&asking.action, asking.edition).await.map(|held| (draft, held))
+        }
+        Err(refusal) => Err(refusal),
+    };
+    if let Err(refusal) = &ready {
+        pipeline::audit(sidecar, asking.listener, &asking.caller, Some(&asking.action), refusal).await;
+    }
+    ready
 }
 
 fn tell(give: &mut Option<oneshot::Sender<SaidPlain>>, view: PlainView) {

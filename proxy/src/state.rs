@@ -23,6 +23,7 @@ use ulid::Ulid;
 
 use crate::clock::Clock;
 use crate::control::tls::{self, ControlTlsError};
+use crate::editions::Editions;
 use crate::metrics::Metrics;
 use crate::proof::Digest32;
 use crate::reload::Files;
@@ -44,6 +45,8 @@ pub struct Sidecar {
     pub clock: Clock,
     /// Minted certificates.
     pub leaves: Leaves,
+    /// Keeps definitions and admissions apart.
+    pub editions: Editions,
     /// What is counted.
     pub metrics: Arc<Metrics>,
     /// Takes spans, where a collector is configured.
@@ -249,6 +252,7 @@ impl Sidecar {
             store,
             clock,
             leaves,
+            editions: Editions::default(),
             metrics: Arc::default(),
             traces: OnceLock::new(),
             pool: Arc::default(),

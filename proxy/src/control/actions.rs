@@ -18,7 +18,7 @@ use crate::adapting;
 use crate::state::{Sidecar, Snapshot};
 
 /// `act_` and the name: an action has no other id here.
-const ID_PREFIX: &str = "act_";
+pub(crate) const ID_PREFIX: &str = "act_";
 
 /// `GET /actions`
 pub(crate) async fn list(State(sidecar): State<Arc<Sidecar>>, _asker: Asker) -> Response {

@@ -36,6 +36,10 @@ pub(crate) async fn create(
 ) -> Result<Response, ApiError> {
     let members = members(body).await?;
     let name = name(&members)?;
+    // It would be named by the id of another action.
+    if name.as_str().starts_with(actions::ID_PREFIX) {
+        return Err(ApiError::parameter("name", "none that begins with `act_`: so do ids"));
+    }
     let entry = entry::created(&members).map_err(faulty)?;
     secure(&sidecar.snapshot(), &entry).map_err(|problem| faulty(vec![problem]))?;
     let mut edit = Edit::begin(&sidecar).await?;
@@ -73,6 +77,7 @@ pub(crate) async fn change(
         return Ok(one(edit.shown(&name)?));
     }
     secure(&sidecar.snapshot(), &entry).map_err(|problem| faulty(vec![problem]))?;
+    let editing = sidecar.editions.editing().await;
     if HOLDS_OPEN.iter().any(|key| entry.get(*key) != known.get(*key))
         || secret_headers(&entry) != secret_headers(&known)
     {
@@ -83,6 +88,7 @@ pub(crate) async fn change(
     }
     edit.defined.set(name.as_str(), entry);
     let warnings = edit.take(&asker, &[&name]).await?;
+    editing.edited(&name);
     tracing::info!(caller.name = %asker.name, action = %name, "an action was changed");
     Ok(one(with_warnings(edit.shown(&name)?, warnings)))
 }
@@ -96,9 +102,11 @@ pub(crate) async fn remove(
     let mut edit = Edit::begin(&sidecar).await?;
     let name = actions::name(&sidecar.snapshot(), &text)?;
     edit.managed(&name)?;
+    let editing = sidecar.editions.editing().await;
     nothing_open(&sidecar, &name, "removed").await?;
     edit.defined.remove(name.as_str());
     edit.take(&asker, &[]).await?;
+    editing.edited(&name);
     tracing::info!(caller.name = %asker.name, action = %name, "an action was removed");
     Ok(one(json!({ "deleted": true, "id": actions::id(&name), "name": name.as_str() })))
 }

@@ -51,13 +51,14 @@ pub(crate) async fn invoke(
     body: Body,
 ) -> Result<Response, ApiError> {
     asker.needs(Scope::ActionsInvoke)?;
+    let edition = sidecar.editions.latest();
     let snapshot = sidecar.snapshot();
     let name = actions::name(&snapshot, &named)?;
     let (action, adapter) = enabled(&snapshot, &name)?;
     let asked = body::strict_object(body, snapshot.config.proxy.max_request_body + AROUND_BYTES_MAX).await?;
     body::only(&asked, &MEMBERS)?;
     let asking = match read(&snapshot, action, adapter, &asker, &headers, asked) {
-        Ok(asking) => asking,
+        Ok(asking) => Asking { edition, ..asking },
         Err(refusal) => {
             pipeline::audit(&sidecar, Listener::Api, &asker.name, Some(&name), &refusal).await;
             return refused(&asker.name, &name, &refusal);
