@@ -10,6 +10,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use bytes::{Bytes, BytesMut};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::Value;
 use zeroize::Zeroizing;
 
 /// Shorter values are left alone: taking "a" out of every answer would break them all.
@@ -74,9 +75,57 @@ impl Scrubber {
         self.patterns.is_empty()
     }
 
-    /// A whole text without secrets.
+    /// A whole text without secrets, also without those that JSON spells with escapes: who reads the text as JSON would
+    /// read them. Members may stand in another order then; a provider that writes like that is not owed its own spelling.
     #[must_use]
     pub fn clean(&self, bytes: &[u8]) -> Vec<u8> {
+        let out = self.clean_bytes(bytes);
+        if self.is_empty() || !out.windows(2).any(|pair| pair == b"\\u") {
+            return out;
+        }
+        let Ok(mut value) = serde_json::from_slice::<Value>(&out) else { return out };
+        if self.clean_value(&mut value) { value.to_string().into_bytes() } else { out }
+    }
+
+    /// Whether a decoded text held a secret; it is taken out.
+    fn clean_value(&self, value: &mut Value) -> bool {
+        match value {
+            Value::Null | Value::Bool(_) | Value::Number(_) => false,
+            Value::String(text) => {
+                let clean = self.clean_bytes(text.as_bytes());
+                let found = clean != text.as_bytes();
+                if found {
+                    *text = String::from_utf8_lossy(&clean).into_owned();
+                }
+                found
+            }
+            // Every one of them: `any` would stop at the first.
+            Value::Array(items) => {
+                let mut found = false;
+                for item in items {
+                    found |= self.clean_value(item);
+                }
+                found
+            }
+            Value::Object(members) => {
+                let mut found = false;
+                let taken = std::mem::take(members);
+                for (name, mut member) in taken {
+                    let clean = self.clean_text_bytes(&name);
+                    found |= clean != name;
+                    found |= self.clean_value(&mut member);
+                    members.insert(clean, member);
+                }
+                found
+            }
+        }
+    }
+
+    fn clean_text_bytes(&self, text: &str) -> String {
+        String::from_utf8_lossy(&self.clean_bytes(text.as_bytes())).into_owned()
+    }
+
+    fn clean_bytes(&self, bytes: &[u8]) -> Vec<u8> {
         let mut out = Vec::with_capacity(bytes.len());
         let mut at = 0;
         while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
@@ -94,7 +143,7 @@ impl Scrubber {
     /// A whole text without secrets, when it is text.
     #[must_use]
     pub fn clean_text(&self, text: &str) -> String {
-        String::from_utf8_lossy(&self.clean(text.as_bytes())).into_owned()
+        self.clean_text_bytes(text)
     }
 
     /// For an answer that is passed on as it comes. `keep_length` where a length was announced: the placeholder
@@ -278,6 +327,23 @@ mod tests {
         ] {
             assert_eq!(scrubber.clean_text(came), r#"{"key":"{{secret:KEY}}"}"#, "{came}");
         }
+    }
+
+    #[test]
+    fn whatever_json_escapes_is_read_as_json_reads_it() {
+        const SECRET: &str = "sk_test_planted/1";
+        let scrubber = scrubber();
+        let spelled: String = SECRET.chars().map(|c| format!("\\u{:04x}", u32::from(c))).collect();
+        for text in
+            [format!(r#"{{"a":[1.50,"say {spelled}!"],"b":null}}"#), format!(r#"{{"{spelled}":true}}"#)]
+        {
+            let clean: Value = serde_json::from_slice(&scrubber.clean(text.as_bytes())).unwrap();
+            assert!(!clean.to_string().contains(SECRET), "{clean}");
+            assert!(clean.to_string().contains("{{secret:"), "{clean}");
+        }
+        // Nothing is written anew where there is nothing to take out.
+        let plain = br#"{"b": 1.50, "a":"\u00e4"}"#;
+        assert_eq!(scrubber.clean(plain), plain);
     }
 
     #[test]
