@@ -1,6 +1,6 @@
 //! Random histories against a small reference. The reference knows nothing of indexes, transactions or time limits:
-//! it keeps a list and looks through all of it. `ONCEGATE_SEEDS=1000` runs more; a failure prints its seed, and
-//! `ONCEGATE_SEED=…` runs that one alone.
+//! it keeps a list and looks through all of it. `ONCEGATE_SEEDS=2000` runs more, `ONCEGATE_STEPS=60` shorter ones; a
+//! failure prints its seed, and `ONCEGATE_SEED=…` runs that one alone, with the same steps.
 
 mod checks;
 mod plain;
@@ -27,7 +27,8 @@ use crate::support::{
     with_key,
 };
 
-const STEPS: usize = 120;
+/// Steps of one history, unless `ONCEGATE_STEPS` says otherwise.
+const STEPS: u64 = 120;
 
 struct History {
     memory: Option<Memory>,
@@ -308,7 +309,7 @@ impl History {
     }
 }
 
-async fn history(seed: u64) {
+async fn history(seed: u64, steps: u64) {
     let memory = Memory::new();
     memory.store.sync_limits(vec![limit("cap", Period::Day, CAP)], NOON).await.unwrap();
     let dice = Dice(seed);
@@ -322,7 +323,7 @@ async fn history(seed: u64) {
         plain: plain::Plain::default(),
     };
     let shell = history.memory().shell();
-    for _ in 0..STEPS {
+    for _ in 0..steps {
         history.step().await;
         history.check(&shell);
     }
@@ -336,13 +337,17 @@ fn random_histories_agree_with_the_reference() {
         Some(seed) => seed..seed + 1,
         None => 1..number("ONCEGATE_SEEDS").unwrap_or(40) + 1,
     };
+    let steps = number("ONCEGATE_STEPS").unwrap_or(STEPS);
     let next = std::sync::Mutex::new(seeds);
     let play = || {
         while let Some(seed) = { next.lock().unwrap().next() } {
             let run = std::panic::catch_unwind(|| {
-                tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(history(seed));
+                tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(history(seed, steps));
             });
-            assert!(run.is_ok(), "seed {seed} fails: run it alone with ONCEGATE_SEED={seed}");
+            assert!(
+                run.is_ok(),
+                "seed {seed} fails: run it alone with ONCEGATE_SEED={seed} ONCEGATE_STEPS={steps}"
+            );
         }
     };
     let players = std::thread::available_parallelism().map_or(1, usize::from);
