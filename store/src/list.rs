@@ -198,7 +198,8 @@ fn page(
     Ok(page)
 }
 
-fn effects_are(filter: &EffectFilter) -> Conditions {
+/// What both kinds are asked: of which action, and by whom.
+fn whose(filter: &EffectFilter) -> (Vec<&'static str>, Vec<Value>) {
     let (mut conditions, mut values) = (vec!["1"], Vec::new());
     if let Some(action) = &filter.action {
         conditions.push("e.action = ?");
@@ -208,6 +209,11 @@ fn effects_are(filter: &EffectFilter) -> Conditions {
         conditions.push("e.caller = ?");
         values.push(Value::Text(caller.as_str().to_owned()));
     }
+    (conditions, values)
+}
+
+fn effects_are(filter: &EffectFilter) -> Conditions {
+    let (mut conditions, mut values) = whose(filter);
     if let Some(stage) = &filter.stage {
         conditions.push("e.stage = ?");
         values.push(Value::Text(stage.clone()));
@@ -224,15 +230,7 @@ fn effects_are(filter: &EffectFilter) -> Conditions {
 }
 
 fn plain_are(filter: &EffectFilter) -> Conditions {
-    let (mut conditions, mut values) = (vec!["1"], Vec::new());
-    if let Some(action) = &filter.action {
-        conditions.push("e.action = ?");
-        values.push(Value::Text(action.as_str().to_owned()));
-    }
-    if let Some(caller) = &filter.caller {
-        conditions.push("e.caller = ?");
-        values.push(Value::Text(caller.as_str().to_owned()));
-    }
+    let (mut conditions, mut values) = whose(filter);
     if let Some(key) = &filter.key {
         conditions.push("e.caller_key = ?");
         values.push(Value::Text(key.clone()));
