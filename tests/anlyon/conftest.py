@@ -15,7 +15,6 @@ DESK_TOKEN = "desk-token-4hPz8sYc"
 
 
 def _provider(kind, host, folder):
-    folder.mkdir()
     certificates.make(folder, host)
     return kind(folder)
 

@@ -1,11 +1,10 @@
-"""Runs localstripe on 127.0.0.1 with a port chosen by the system, and writes the port to a file.
+"""Runs localstripe on 127.0.0.1 with a port chosen by the system, and writes the port to the file in `PEER_READY`.
 
 Its own entry point binds every interface and keeps its state in a file that all runs share; this one does neither.
 """
 
 import os
 import socket
-import sys
 
 from aiohttp import web
 from localstripe import server
@@ -22,4 +21,4 @@ def main(port_file):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(os.environ["PEER_READY"])

@@ -1,21 +1,19 @@
 """The real sidecar as a child process, and its commands."""
 
+import collections
 import hashlib
 import json
 import os
 import pathlib
 import sqlite3
 import subprocess
-import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = pathlib.Path(os.environ.get("ONCEGATE_BIN") or ROOT / "target" / "debug" / "oncegate")
-KEYS = {"billing-agent": "og_billing_5c1d7e90aa42", "ops": "og_ops_e7b3f6012d98"}
-CREDENTIAL = "sk_test_4wXyQ7vTq3Zk9LmN"
 PATIENCE_S = 40
-
-CONFIGURATION = """
+# Looks by themselves are an hour away: each one that a test sees, it asked for.
+USUAL = """
 [proxy]
 listen = "127.0.0.1:0"
 [control]
@@ -27,34 +25,8 @@ dir = "ca"
 [reconcile]
 first_after = "1h"
 max_interval = "1h"
-
-[callers.billing-agent]
-key_sha256 = "{billing}"
-scopes = ["actions:invoke"]
-[callers.ops]
-key_sha256 = "{ops}"
-scopes = ["actions:invoke", "actions:resolve"]
-
-[secrets.STRIPE_KEY]
-from = {{ env = "STRIPE_SECRET_KEY" }}
-allowed_hosts = ["api.stripe.com"]
-allowed_placements = ["header"]
-
-[hosts."api.stripe.com"]
-credential = {{ header = "Authorization", value = "Bearer {{{{secret:STRIPE_KEY}}}}" }}
-connect_to = "127.0.0.1:{port}"
-ca_file = "{ca_file}"
-
-[actions.refund]
-adapter = {{ type = "stripe.refund", account = "acct_1Nxyz", mode = "test", currency = "usd" }}
-credential_secret = "STRIPE_KEY"
-
-[limits.refunds-per-day]
-dimension = "money"
-currency = "usd"
-period = "day"
-amount = 50_000
 """
+Caller = collections.namedtuple("Caller", "key scopes")
 
 
 def wait_for(what, ask):
@@ -68,15 +40,31 @@ def wait_for(what, ask):
     raise AssertionError(f"waited in vain for {what}")
 
 
+def host(name, port, ca_file, more=""):
+    """The configuration of a host that is a provider of ours."""
+    return f'[hosts."{name}"]\nconnect_to = "127.0.0.1:{port}"\nca_file = "{ca_file}"\n{more}\n'
+
+
+def _declared(name, caller):
+    digest = hashlib.sha256(caller.key.encode()).hexdigest()
+    return f'[callers.{name}]\nkey_sha256 = "{digest}"\nscopes = {json.dumps(caller.scopes)}\n'
+
+
 class Sidecar:
-    def __init__(self, folder, port, ca_file):
+    def __init__(self, folder, callers, declared, secrets=None):
+        """`callers` by their names, one of them `ops`; `declared` in TOML; `secrets`: variables of its environment."""
         self.folder = folder
+        self.callers = callers
+        self.secrets = secrets or {}
         self.config = folder / "oncegate.toml"
-        hashes = {name: hashlib.sha256(key.encode()).hexdigest() for name, key in KEYS.items()}
-        self.config.write_text(CONFIGURATION.format(
-            billing=hashes["billing-agent"], ops=hashes["ops"], port=port, ca_file=ca_file))
+        lines = [_declared(name, caller) for name, caller in callers.items()]
+        self.config.write_text("\n".join([USUAL, *lines, declared]))
         self.log = folder / "stderr.log"
         self.process = None
+
+    @property
+    def url(self):
+        return f"http://{self.addresses['control']}"
 
     def _environment(self, **more):
         return {"PATH": os.environ["PATH"], "HOME": str(self.folder), **more}
@@ -86,7 +74,7 @@ class Sidecar:
         ready.unlink(missing_ok=True)
         self.process = subprocess.Popen(
             [BINARY, "serve", "--config", self.config, "--ready-file", ready],
-            env=self._environment(STRIPE_SECRET_KEY=CREDENTIAL, ONCEGATE_LOG="debug"),
+            env=self._environment(ONCEGATE_LOG="debug", **self.secrets),
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self.log.open("ab"))
 
         def served():
@@ -110,8 +98,7 @@ class Sidecar:
 
     def cli(self, *arguments, caller="ops"):
         """A command that talks to the running sidecar."""
-        environment = self._environment(
-            ONCEGATE_URL=f"http://{self.addresses['control']}", ONCEGATE_KEY=KEYS[caller])
+        environment = self._environment(ONCEGATE_URL=self.url, ONCEGATE_KEY=self.callers[caller].key)
         return subprocess.run(
             [BINARY, *arguments, "--config", self.config], env=environment, stdin=subprocess.DEVNULL,
             capture_output=True, text=True, timeout=PATIENCE_S)
@@ -121,8 +108,8 @@ class Sidecar:
         assert done.returncode == 0, done
         return json.loads(done.stdout)
 
-    def limit(self):
-        [limit] = [one for one in self.data("limits") if one["name"] == "refunds-per-day"]
+    def limit(self, name):
+        [limit] = [one for one in self.data("limits") if one["name"] == name]
         return {name: limit[name] for name in ("consumed", "reserved", "unknownExposure")}
 
     def rows(self, query):
@@ -133,14 +120,17 @@ class Sidecar:
         finally:
             database.close()
 
-    def refund(self, payment_intent, amount, style="module", python=()):
-        """The client, run behind the sidecar as an agent would be; what it saw, and all that it printed."""
-        client = pathlib.Path(__file__).with_name("client.py")
+    def run(self, caller, *command):
+        """The command as an agent runs it, behind the sidecar. It must end with 0."""
         done = subprocess.run(
-            [BINARY, "run", "--config", self.config, "--as", "billing-agent", "--",
-             sys.executable, *python, client, style, payment_intent, str(amount)],
-            # In this one's environment, as on an operator's machine: it must not reach the client.
-            env=self._environment(STRIPE_SECRET_KEY=CREDENTIAL), stdin=subprocess.DEVNULL, capture_output=True,
+            [BINARY, "run", "--config", self.config, "--as", caller, "--", *command],
+            # The secrets are in this one's environment, as on an operator's machine: they must not reach the command.
+            env=self._environment(**self.secrets), stdin=subprocess.DEVNULL, capture_output=True,
             text=True, timeout=2 * PATIENCE_S)
         assert done.returncode == 0, done
-        return json.loads(done.stdout), done.stdout + done.stderr
+        return done
+
+    def shows(self, secret):
+        """The files of its folder, its log among them, in which the secret can be read."""
+        files = [file for file in self.folder.iterdir() if file.is_file()]
+        return [file for file in files if secret.encode() in file.read_bytes()]

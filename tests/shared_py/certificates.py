@@ -1,4 +1,4 @@
-"""A made-up certificate authority for the stand-in of api.stripe.com."""
+"""A made-up certificate authority for the stand-ins of providers."""
 
 import datetime
 
@@ -26,8 +26,9 @@ def _builder(subject, issuer, key):
     )
 
 
-def make(folder, host):
-    """Writes ca.pem, and leaf.pem with leaf.key for the host, into the folder."""
+def make(folder, *hosts):
+    """Writes ca.pem, and leaf.pem with leaf.key for the hosts, into the folder, which it makes if need be."""
+    folder.mkdir(exist_ok=True)
     ca_key = ec.generate_private_key(ec.SECP256R1())
     ca_name = _name("made-up provider CA")
     usage = dict.fromkeys(
@@ -41,8 +42,8 @@ def make(folder, host):
     )
     leaf_key = ec.generate_private_key(ec.SECP256R1())
     leaf = (
-        _builder(_name(host), ca_name, leaf_key)
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(host)]), critical=False)
+        _builder(_name(hosts[0]), ca_name, leaf_key)
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(host) for host in hosts]), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), critical=False)
