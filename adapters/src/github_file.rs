@@ -20,9 +20,9 @@ use serde_json::Value;
 pub(crate) use build::input_schema;
 
 use crate::built::Built;
+use crate::github::get;
 use crate::look::{Look, LookStep, Memory};
 use crate::plan::{Marks, Plan, Planned, Prepared, Read, Request, bounded_subject};
-use crate::read_back::{ReadBack, ReadBackFault};
 use place::Place;
 
 /// The trailer that carries the effect's id.
@@ -151,13 +151,6 @@ fn plan_for(place: &Place) -> Plan {
         replay_window_ms: None,
         drop_headers: Vec::new(),
     }
-}
-
-/// A read of GitHub's, which refuses requests without a `User-Agent`
-/// (<https://docs.github.com/en/rest/using-the-rest-api/getting-started-with-the-rest-api#user-agent>).
-fn get(path_and_query: String) -> Result<ReadBack, ReadBackFault> {
-    let headers = [("accept", "application/vnd.github+json"), ("user-agent", "oncegate")];
-    ReadBack::get(path_and_query, headers.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec())
 }
 
 /// The commit message, without a mark of its own.

@@ -10,7 +10,9 @@ pub mod catalog;
 pub mod declared;
 mod error_shape;
 mod form_body;
+mod github;
 pub mod github_file;
+pub mod github_write;
 mod look;
 mod plan;
 mod read_back;
@@ -48,6 +50,8 @@ pub enum Adapter {
     ResendEmail(resend_email::ResendEmail),
     /// `adapter = { type = "github.file_update", … }`
     GithubFile(github_file::GithubFile),
+    /// `adapter = { type = "github.write", … }`
+    GithubWrite(Box<github_write::GithubWrite>),
     /// `adapter = { type = "stripe.write", … }`
     StripeWrite(Box<stripe_write::StripeWrite>),
     /// A declared route.
@@ -67,6 +71,7 @@ impl Adapter {
             Self::StripeRefund(refund) => refund.build(input),
             Self::ResendEmail(email) => email.build(input),
             Self::GithubFile(file) => file.build(input),
+            Self::GithubWrite(write) => write.build(input, scope),
             Self::StripeWrite(write) => write.build(input, scope),
             Self::Declared(declared) => declared.build(input, scope),
         }
@@ -79,8 +84,8 @@ impl Adapter {
             Self::StripeRefund(_) => Some(stripe_refund::input_schema()),
             Self::ResendEmail(_) => Some(resend_email::input_schema()),
             Self::GithubFile(_) => Some(github_file::input_schema()),
-            // Which parameters an endpoint takes, Stripe's reference says.
-            Self::StripeWrite(_) | Self::Declared(_) => None,
+            // Which parameters an endpoint takes, its provider's reference says.
+            Self::StripeWrite(_) | Self::GithubWrite(_) | Self::Declared(_) => None,
         }
     }
 
@@ -91,6 +96,7 @@ impl Adapter {
             Self::StripeRefund(refund) => refund.plan(request),
             Self::ResendEmail(email) => email.plan(request),
             Self::GithubFile(file) => file.plan(request),
+            Self::GithubWrite(write) => write.plan(request),
             Self::StripeWrite(write) => write.plan(request),
             Self::Declared(declared) => declared.plan(request),
         }
@@ -103,6 +109,7 @@ impl Adapter {
             Self::StripeRefund(refund) => refund.plan_with(request, read),
             Self::ResendEmail(email) => email.plan(request),
             Self::GithubFile(file) => file.plan_with(request, read),
+            Self::GithubWrite(write) => write.plan(request),
             Self::StripeWrite(write) => write.plan(request),
             Self::Declared(declared) => declared.plan(request),
         }
@@ -117,6 +124,7 @@ impl Adapter {
             Self::StripeRefund(refund) => refund.prepare(request, marks),
             Self::ResendEmail(email) => email.prepare(request, marks),
             Self::GithubFile(file) => file.prepare(request, marks),
+            Self::GithubWrite(write) => write.prepare(request, marks),
             Self::StripeWrite(write) => write.prepare(request, marks),
             Self::Declared(declared) => declared.prepare(request, marks),
         }
@@ -132,6 +140,7 @@ impl Adapter {
             // 409 says that the key was seen before, which may have been ourselves.
             Self::ResendEmail(_) => &USUAL,
             Self::GithubFile(file) => file.response_rules(),
+            Self::GithubWrite(write) => write.response_rules(),
             Self::Declared(declared) => &declared.response,
         }
     }
@@ -143,6 +152,7 @@ impl Adapter {
             Self::StripeRefund(refund) => refund.look(memory, step),
             Self::ResendEmail(email) => email.look(memory, step),
             Self::GithubFile(file) => file.look(memory, step),
+            Self::GithubWrite(write) => write.look(memory, step),
             Self::StripeWrite(write) => write.look(memory, step),
             Self::Declared(declared) => declared.look(memory, step),
         }
@@ -154,7 +164,7 @@ impl Adapter {
         match self {
             Self::StripeRefund(_) | Self::StripeWrite(_) => error_shape::stripe(error),
             Self::ResendEmail(_) => error_shape::resend(error),
-            Self::GithubFile(_) => error_shape::github(error),
+            Self::GithubFile(_) | Self::GithubWrite(_) => error_shape::github(error),
             Self::Declared(_) => no_adapter_error_body(error),
         }
     }
@@ -164,7 +174,7 @@ impl Adapter {
     pub fn key_reuse_status(&self) -> u16 {
         match self {
             Self::StripeRefund(_) | Self::StripeWrite(_) => 400,
-            Self::ResendEmail(_) | Self::GithubFile(_) | Self::Declared(_) => 422,
+            Self::ResendEmail(_) | Self::GithubFile(_) | Self::GithubWrite(_) | Self::Declared(_) => 422,
         }
     }
 
@@ -174,7 +184,7 @@ impl Adapter {
         match self {
             Self::StripeRefund(_) | Self::StripeWrite(_) => Some(stripe::KEY_HEADER),
             Self::ResendEmail(_) => Some(resend_email::KEY_HEADER),
-            Self::GithubFile(_) => None,
+            Self::GithubFile(_) | Self::GithubWrite(_) => None,
             Self::Declared(declared) => declared.key_header(),
         }
     }
@@ -184,7 +194,11 @@ impl Adapter {
     #[must_use]
     pub fn key_member(&self) -> Option<&str> {
         match self {
-            Self::StripeRefund(_) | Self::StripeWrite(_) | Self::ResendEmail(_) | Self::GithubFile(_) => None,
+            Self::StripeRefund(_)
+            | Self::StripeWrite(_)
+            | Self::ResendEmail(_)
+            | Self::GithubFile(_)
+            | Self::GithubWrite(_) => None,
             Self::Declared(declared) => declared.key_member(),
         }
     }
@@ -195,7 +209,7 @@ impl Adapter {
         match self {
             // <https://docs.stripe.com/api/expanding_objects>
             Self::StripeRefund(_) | Self::StripeWrite(_) => &["expand"],
-            Self::ResendEmail(_) | Self::GithubFile(_) | Self::Declared(_) => &[],
+            Self::ResendEmail(_) | Self::GithubFile(_) | Self::GithubWrite(_) | Self::Declared(_) => &[],
         }
     }
 
@@ -205,6 +219,7 @@ impl Adapter {
         match self {
             Self::StripeRefund(_) | Self::ResendEmail(_) | Self::GithubFile(_) => true,
             Self::StripeWrite(write) => write.can_read_back(),
+            Self::GithubWrite(write) => write.can_read_back(),
             Self::Declared(declared) => declared.verify.is_some(),
         }
     }
@@ -216,7 +231,7 @@ impl Adapter {
         match self {
             Self::StripeRefund(refund) => stripe::credential_fits(refund.live, credential),
             Self::StripeWrite(write) => stripe::credential_fits(write.live, credential),
-            Self::ResendEmail(_) | Self::GithubFile(_) | Self::Declared(_) => true,
+            Self::ResendEmail(_) | Self::GithubFile(_) | Self::GithubWrite(_) | Self::Declared(_) => true,
         }
     }
 }

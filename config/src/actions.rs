@@ -132,7 +132,8 @@ fn default_identical(kind: &ActionKind) -> Duration {
         ActionKind::StripeRefund(_)
         | ActionKind::StripeWrite(_)
         | ActionKind::ResendEmail(_)
-        | ActionKind::GithubFile(_) => true,
+        | ActionKind::GithubFile(_)
+        | ActionKind::GithubWrite(_) => true,
         ActionKind::Declared(declared) => {
             declared.impact.as_ref().is_some_and(|impact| matches!(impact.dimension, Dimension::Money { .. }))
         }
@@ -142,7 +143,10 @@ fn default_identical(kind: &ActionKind) -> Duration {
 
 fn judge_approval(table: &Table<'_>, kind: &ActionKind, approval_when: Option<ApprovalWhen>) {
     let has_amount = match kind {
-        ActionKind::StripeRefund(_) | ActionKind::ResendEmail(_) | ActionKind::GithubFile(_) => true,
+        ActionKind::StripeRefund(_)
+        | ActionKind::ResendEmail(_)
+        | ActionKind::GithubFile(_)
+        | ActionKind::GithubWrite(_) => true,
         ActionKind::StripeWrite(write) => write.route.impact.is_some(),
         ActionKind::Declared(declared) => declared.impact.is_some(),
     };

@@ -9,29 +9,30 @@ use crate::facts::{Destination, Facts};
 use crate::limits::currency;
 use crate::lookup::{GITHUB_REPOS, RESEND_EMAILS, STRIPE_REFUNDS, STRIPE_V1};
 use crate::model::{
-    ActionKind, Declared, EmailFence, GithubFile, HostPattern, Placement, Repository, ResendEmail,
-    StripeRefund, StripeWrite,
+    ActionKind, Declared, EmailFence, GithubFile, GithubWrite, HostPattern, ImpactRule, Placement,
+    Repository, ResendEmail, StripeRefund, StripeWrite, Verify,
 };
 use crate::nearest::hint;
 use crate::reader::{Node, Table};
 use crate::templates::{Allowed, parse};
-use crate::value::{owned, text, word};
+use crate::value::{boolean, owned, text, word};
 
 const STRIPE_REFUND: &str = "stripe.refund";
 const STRIPE_WRITE: &str = "stripe.write";
 const RESEND_EMAIL: &str = "resend.email_send";
 const GITHUB_FILE: &str = "github.file_update";
+const GITHUB_WRITE: &str = "github.write";
 
 /// What `type` may be.
-const TYPES: [&str; 4] = [STRIPE_REFUND, STRIPE_WRITE, RESEND_EMAIL, GITHUB_FILE];
+const TYPES: [&str; 5] = [STRIPE_REFUND, STRIPE_WRITE, RESEND_EMAIL, GITHUB_FILE, GITHUB_WRITE];
 
-/// What a declared route has and `stripe.write` takes too.
+/// What a declared route has and `stripe.write` and `github.write` take too.
 const WRITE_KEYS: [&str; 3] = ["subject", "impact", "verify"];
 
 /// Whether a key of declared routes goes with this adapter.
 pub(crate) fn takes(adapter: &Node<'_>, key: &str) -> bool {
     let kind = adapter.value.as_table().and_then(|table| table.get("type")?.get_ref().as_str());
-    kind == Some(STRIPE_WRITE) && WRITE_KEYS.contains(&key)
+    [STRIPE_WRITE, GITHUB_WRITE].map(Some).contains(&kind) && WRITE_KEYS.contains(&key)
 }
 
 /// What an action with `adapter` means.
@@ -53,6 +54,7 @@ pub(crate) fn read(node: &Node<'_>, action: &Table<'_>, facts: &mut Facts) -> Op
         STRIPE_WRITE => (STRIPE_V1, stripe_write),
         RESEND_EMAIL => (RESEND_EMAILS, resend_email),
         GITHUB_FILE => (GITHUB_REPOS, github_file),
+        GITHUB_WRITE => (GITHUB_REPOS, github_write),
         unknown => {
             node.fault(format!("unknown adapter `{unknown}`{}", hint(unknown, TYPES)));
             return None;
@@ -128,9 +130,21 @@ fn stripe_write(table: &Table<'_>, given: Given<'_, '_>, _: &mut Facts) -> Optio
     let verify = action.read("verify", |node| {
         node.table("`verify`", |verify| declared::read_verify(verify, STRIPE_WRITE, url.as_ref()))?
     });
-    let route = Declared {
-        method: "POST".to_owned(),
-        url: url?,
+    let route = keyless("POST", url?, impact, verify, given.credential_secret?);
+    Some(ActionKind::StripeWrite(Box::new(StripeWrite { live: live?, route })))
+}
+
+/// A route whose key, headers and answers the adapter knows.
+fn keyless(
+    method: &str,
+    url: UrlTemplate,
+    impact: Option<ImpactRule>,
+    verify: Option<Verify>,
+    credential_secret: String,
+) -> Declared {
+    Declared {
+        method: method.to_owned(),
+        url,
         headers: Vec::new(),
         body: None,
         governed: true,
@@ -138,20 +152,28 @@ fn stripe_write(table: &Table<'_>, given: Given<'_, '_>, _: &mut Facts) -> Optio
         idempotency: None,
         verify,
         response: ResponseRules::default(),
-        credential_secret: Some(given.credential_secret?),
-    };
-    Some(ActionKind::StripeWrite(Box::new(StripeWrite { live: live?, route })))
+        credential_secret: Some(credential_secret),
+    }
 }
 
 /// `/v1/transfers`, or `/v1/customers/{{input.id}}`.
 fn stripe_path(node: &Node<'_>) -> Option<UrlTemplate> {
+    path_below(node, "/v1/", STRIPE_V1, "/v1/transfers")
+}
+
+/// `/repos/owner/name/issues`, or `/repos/{{input.owner}}/{{input.repo}}/issues`.
+fn github_path(node: &Node<'_>) -> Option<UrlTemplate> {
+    path_below(node, "/repos/", GITHUB_REPOS, "/repos/owner/name/issues")
+}
+
+fn path_below(node: &Node<'_>, start: &str, base: &str, example: &str) -> Option<UrlTemplate> {
     let written = text(node)?;
-    let Some(below) = written.strip_prefix("/v1/").filter(|below| !below.is_empty() && !below.contains('?'))
+    let Some(below) = written.strip_prefix(start).filter(|below| !below.is_empty() && !below.contains('?'))
     else {
-        node.fault(format!("{}: `{written}` is not a path such as `/v1/transfers`", node.what));
+        node.fault(format!("{}: `{written}` is not a path such as `{example}`", node.what));
         return None;
     };
-    match UrlTemplate::parse(&format!("{STRIPE_V1}/{below}")) {
+    match UrlTemplate::parse(&format!("{base}/{below}")) {
         Ok(url) => {
             _ = parse(node, written, Allowed::WRITE.without_effect());
             Some(url)
@@ -183,6 +205,23 @@ fn github_file(table: &Table<'_>, given: Given<'_, '_>, _: &mut Facts) -> Option
         branch,
         credential_secret: given.credential_secret?,
     }))
+}
+
+/// The methods of GitHub's writes.
+const GITHUB_METHODS: [(&str, &str); 4] =
+    [("POST", "POST"), ("PUT", "PUT"), ("PATCH", "PATCH"), ("DELETE", "DELETE")];
+
+fn github_write(table: &Table<'_>, given: Given<'_, '_>, _: &mut Facts) -> Option<ActionKind> {
+    let action = given.action;
+    let method = table.or("method", |node| word(node, &GITHUB_METHODS), "POST");
+    let url = table.need("path", github_path);
+    let mark_body = table.or("mark_body", boolean, false);
+    let impact = action.read("impact", |node| node.table("`impact`", declared::impact)?);
+    let verify = action.read("verify", |node| {
+        node.table("`verify`", |verify| declared::read_verify(verify, GITHUB_WRITE, url.as_ref()))?
+    });
+    let route = keyless(method, url?, impact, verify, given.credential_secret?);
+    Some(ActionKind::GithubWrite(Box::new(GithubWrite { mark_body, route })))
 }
 
 /// `owner/name`. It becomes a part of the action's URL.

@@ -13,7 +13,7 @@ use crate::model::{
 pub const STRIPE_REFUNDS: &str = "https://api.stripe.com/v1/refunds";
 /// Below it `stripe.write` writes.
 pub const STRIPE_V1: &str = "https://api.stripe.com/v1";
-/// Below it `github.file_update` writes.
+/// Below it GitHub's adapters write.
 pub const GITHUB_REPOS: &str = "https://api.github.com/repos";
 /// Where `resend.email_send` writes.
 pub const RESEND_EMAILS: &str = "https://api.resend.com/emails";
@@ -53,6 +53,7 @@ fn routes(action: &Action) -> Vec<Route> {
             let url = github_contents(file);
             ["PUT", "DELETE"].into_iter().filter_map(|method| Some((method, url.clone()?))).collect()
         }
+        ActionKind::GithubWrite(write) => vec![(write.route.method.as_str(), write.route.url.clone())],
         ActionKind::Declared(declared) => vec![(declared.method.as_str(), declared.url.clone())],
     };
     // The router takes one `input.` off a path. Written out, a member of that very name stays a member.

@@ -16,8 +16,8 @@ use oncegate_policy::template::Template;
 use oncegate_policy::time::Timestamp;
 
 pub use action::{
-    Action, ActionKind, ApprovalWhen, Declared, EmailFence, FaultDrill, GithubFile, Idempotency, ImpactRule,
-    KeyPlace, Preset, Repository, ResendEmail, StripeRefund, StripeWrite, Verify,
+    Action, ActionKind, ApprovalWhen, Declared, EmailFence, FaultDrill, GithubFile, GithubWrite, Idempotency,
+    ImpactRule, KeyPlace, Preset, Repository, ResendEmail, StripeRefund, StripeWrite, Verify,
 };
 
 mod control;

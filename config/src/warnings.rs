@@ -10,7 +10,7 @@ use oncegate_policy::template::{Piece, Template};
 
 use crate::facts::Facts;
 use crate::fault::{Log, Place};
-use crate::model::{Action, ActionKind, Config, Credential, Declared, Host, Verify};
+use crate::model::{Action, ActionKind, Config, Credential, Declared, GithubWrite, Host, Verify};
 use crate::templates::has;
 
 /// Records every doubt about a configuration that has no fault.
@@ -55,6 +55,7 @@ fn action_doubts(action: &Action, place: Place, log: &Log<'_>) {
     let (declared, has_key) = match &action.kind {
         ActionKind::StripeWrite(write) => (&write.route, true),
         ActionKind::Declared(declared) => (&**declared, declared.idempotency.is_some()),
+        ActionKind::GithubWrite(write) => return github_doubts(name, write, place, log),
         ActionKind::StripeRefund(_) | ActionKind::ResendEmail(_) | ActionKind::GithubFile(_) => return,
     };
     if !declared.governed {
@@ -77,6 +78,21 @@ fn action_doubts(action: &Action, place: Place, log: &Log<'_>) {
     }
     if let Some(verify) = &declared.verify {
         verify_doubts(name, verify, place, log);
+    }
+}
+
+/// What is acted on is known, and there never is a key.
+fn github_doubts(name: &ActionName, write: &GithubWrite, place: Place, log: &Log<'_>) {
+    match &write.route.verify {
+        Some(verify) => verify_doubts(name, verify, place, log),
+        None if write.mark_body => {}
+        None => log.warn(
+            place,
+            format!(
+                "action `{name}` leaves no mark (`mark_body`) and has no read-back (`verify`): only a person can settle it \
+                 when its answer is lost"
+            ),
+        ),
     }
 }
 
@@ -133,6 +149,7 @@ fn may_count(limit: &Limit, action: &Action) -> bool {
         ActionKind::StripeRefund(refund) => Some(Dimension::Money { currency: refund.currency.clone() }),
         ActionKind::ResendEmail(_) | ActionKind::GithubFile(_) => Some(Dimension::ResourceMutations),
         ActionKind::StripeWrite(write) => counted(&write.route),
+        ActionKind::GithubWrite(write) => counted(&write.route).or(Some(Dimension::ResourceMutations)),
         ActionKind::Declared(declared) => counted(declared),
     };
     dimension.as_ref() == Some(&limit.dimension)

@@ -6,6 +6,7 @@ use oncegate_adapters::Adapter;
 use oncegate_adapters::catalog::{self, CatalogFault, Entry};
 use oncegate_adapters::declared::{Declared, KeyPlace, Verify};
 use oncegate_adapters::github_file::{GithubFile, Repository};
+use oncegate_adapters::github_write::GithubWrite;
 use oncegate_adapters::resend_email::{Fence, ResendEmail};
 use oncegate_adapters::stripe_refund::StripeRefund;
 use oncegate_adapters::stripe_write::StripeWrite;
@@ -48,6 +49,10 @@ pub fn adapter(action: &Action) -> Adapter {
                 .map(|only| Repository { owner: only.owner.clone(), name: only.name.clone() });
             Adapter::GithubFile(GithubFile::new(repository, file.branch.clone()))
         }
+        ActionKind::GithubWrite(write) => Adapter::GithubWrite(Box::new(GithubWrite::new(
+            from_declared(action, &write.route),
+            write.mark_body,
+        ))),
         ActionKind::Declared(declared) => Adapter::Declared(from_declared(action, declared)),
     }
 }
@@ -103,7 +108,9 @@ pub fn authority(action: &Action) -> Authority {
             Authority { host: STRIPE_HOST.to_owned(), port: 443 }
         }
         ActionKind::ResendEmail(_) => Authority { host: RESEND_HOST.to_owned(), port: 443 },
-        ActionKind::GithubFile(_) => Authority { host: GITHUB_HOST.to_owned(), port: 443 },
+        ActionKind::GithubFile(_) | ActionKind::GithubWrite(_) => {
+            Authority { host: GITHUB_HOST.to_owned(), port: 443 }
+        }
         ActionKind::Declared(declared) => declared.url.authority().clone(),
     }
 }
@@ -115,7 +122,8 @@ pub fn scheme(action: &Action) -> Scheme {
         ActionKind::StripeRefund(_)
         | ActionKind::StripeWrite(_)
         | ActionKind::ResendEmail(_)
-        | ActionKind::GithubFile(_) => Scheme::Https,
+        | ActionKind::GithubFile(_)
+        | ActionKind::GithubWrite(_) => Scheme::Https,
         ActionKind::Declared(declared) => declared.url.scheme(),
     }
 }
@@ -126,7 +134,10 @@ pub fn is_live(action: &Action) -> bool {
     match &action.kind {
         ActionKind::StripeRefund(refund) => refund.live,
         ActionKind::StripeWrite(write) => write.live,
-        ActionKind::ResendEmail(_) | ActionKind::GithubFile(_) | ActionKind::Declared(_) => false,
+        ActionKind::ResendEmail(_)
+        | ActionKind::GithubFile(_)
+        | ActionKind::GithubWrite(_)
+        | ActionKind::Declared(_) => false,
     }
 }
 
@@ -137,7 +148,8 @@ pub fn is_provider(adapter: &Adapter) -> bool {
         Adapter::StripeRefund(_)
         | Adapter::StripeWrite(_)
         | Adapter::ResendEmail(_)
-        | Adapter::GithubFile(_) => true,
+        | Adapter::GithubFile(_)
+        | Adapter::GithubWrite(_) => true,
         Adapter::Declared(_) => false,
     }
 }

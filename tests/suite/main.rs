@@ -8,6 +8,7 @@
 
 mod adapter_declared;
 mod adapter_github;
+mod adapter_github_write;
 mod adapter_resend;
 mod adapter_stripe_write;
 mod api_actions;

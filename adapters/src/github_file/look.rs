@@ -12,7 +12,8 @@ use oncegate_policy::url_template::percent_encode;
 use serde_json::{Value, json};
 
 use super::place::Place;
-use super::{get, trailer};
+use super::trailer;
+use crate::github::get;
 use crate::look::{Look, LookStep, Memory, unreadable};
 
 /// Pages of 100 commits that one look reads at most.

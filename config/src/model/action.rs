@@ -60,6 +60,8 @@ pub enum ActionKind {
     ResendEmail(ResendEmail),
     /// `adapter = { type = "github.file_update", repository, branch }`
     GithubFile(GithubFile),
+    /// `adapter = { type = "github.write", method, path, mark_body }`
+    GithubWrite(Box<GithubWrite>),
     /// A declared route.
     Declared(Box<Declared>),
 }
@@ -73,6 +75,7 @@ impl ActionKind {
             Self::StripeWrite(write) => write.route.credential_secret.as_deref(),
             Self::ResendEmail(email) => Some(&email.credential_secret),
             Self::GithubFile(file) => Some(&file.credential_secret),
+            Self::GithubWrite(write) => write.route.credential_secret.as_deref(),
             Self::Declared(declared) => declared.credential_secret.as_deref(),
         }
     }
@@ -82,7 +85,11 @@ impl ActionKind {
     pub fn read_secret(&self) -> Option<&str> {
         match self {
             Self::ResendEmail(email) => email.read_secret.as_deref(),
-            Self::StripeRefund(_) | Self::StripeWrite(_) | Self::GithubFile(_) | Self::Declared(_) => None,
+            Self::StripeRefund(_)
+            | Self::StripeWrite(_)
+            | Self::GithubFile(_)
+            | Self::GithubWrite(_)
+            | Self::Declared(_) => None,
         }
     }
 
@@ -90,7 +97,11 @@ impl ActionKind {
     #[must_use]
     pub fn declared(&self) -> Option<&Declared> {
         match self {
-            Self::StripeRefund(_) | Self::StripeWrite(_) | Self::ResendEmail(_) | Self::GithubFile(_) => None,
+            Self::StripeRefund(_)
+            | Self::StripeWrite(_)
+            | Self::ResendEmail(_)
+            | Self::GithubFile(_)
+            | Self::GithubWrite(_) => None,
             Self::Declared(declared) => Some(declared),
         }
     }
@@ -121,6 +132,15 @@ pub struct StripeWrite {
     /// `test` or `live`.
     pub live: bool,
     /// `POST` of `path`, with `impact`, `verify` and `credential_secret` of the action.
+    pub route: Declared,
+}
+
+/// The configuration of `github.write`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GithubWrite {
+    /// Whether the text that people read may carry the effect's mark.
+    pub mark_body: bool,
+    /// `method` of `path`, with `impact`, `verify` and `credential_secret` of the action.
     pub route: Declared,
 }
 

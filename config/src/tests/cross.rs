@@ -96,6 +96,17 @@ fn adapters() {
                 "10:10: missing key `currency` in `impact`",
             ],
         ),
+        (
+            "[hosts.\"api.github.com\"]\n[secrets.K]\nfrom = { vault = true }\nallowed_hosts = [\"api.github.com\"]\n\
+             [actions.x]\ncredential_secret = \"K\"\nmethod = \"POST\"\n\
+             adapter = { type = \"github.write\", path = \"/user/repos\", method = \"GET\", markbody = true }",
+            &[
+                "7:1: `method` does not go with `adapter`: the adapter knows it",
+                "8:43: `path`: `/user/repos` is not a path such as `/repos/owner/name/issues`",
+                "8:67: `method`: unknown word `GET`; known: `POST`, `PUT`, `PATCH`, `DELETE`",
+                "8:74: unknown key `markbody`; did you mean `mark_body`?",
+            ],
+        ),
         ("[actions.x]\nadapter = \"stripe.refund\"", &["2:11: `adapter` must be a table, not a string"]),
         (
             "[actions.x]\nadapter = { type = \"stripe.refnd\" }",

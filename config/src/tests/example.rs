@@ -29,7 +29,8 @@ fn declared<'a>(config: &'a Config, name: &str) -> &'a Declared {
         ActionKind::StripeRefund(_)
         | ActionKind::StripeWrite(_)
         | ActionKind::ResendEmail(_)
-        | ActionKind::GithubFile(_) => {
+        | ActionKind::GithubFile(_)
+        | ActionKind::GithubWrite(_) => {
             panic!("{name} has an adapter")
         }
     }

@@ -64,6 +64,11 @@ pub(crate) fn shown(action: &Action) -> Value {
             let verify = write.route.verify.as_ref().map_or(Value::Null, template_action::verify);
             (json!({ "adapter": adapter }), true, impact, verify)
         }
+        ActionKind::GithubWrite(write) => {
+            let Shown { adapter, impact } = adapter_action::github_write(action, write);
+            let verify = write.route.verify.as_ref().map_or(Value::Null, template_action::verify);
+            (json!({ "adapter": adapter }), true, impact, verify)
+        }
         ActionKind::ResendEmail(email) => of_adapter(adapter_action::resend_email(action, email)),
         ActionKind::GithubFile(file) => of_adapter(adapter_action::github_file(action, file)),
         ActionKind::Declared(declared) => (

@@ -1,6 +1,6 @@
 //! Actions with an adapter, in the words in which they could be sent.
 
-use oncegate_config::model::{Action, GithubFile, ResendEmail, StripeRefund, StripeWrite};
+use oncegate_config::model::{Action, GithubFile, GithubWrite, ResendEmail, StripeRefund, StripeWrite};
 use serde_json::{Value, json};
 
 use super::template_action;
@@ -53,6 +53,17 @@ pub(crate) fn github_file(action: &Action, file: &GithubFile) -> Shown {
     Shown {
         adapter: adapter("github.file_update", action, config, &file.credential_secret),
         impact: mutations("1"),
+    }
+}
+
+pub(crate) fn github_write(action: &Action, write: &GithubWrite) -> Shown {
+    let url = write.route.url.to_string();
+    let path = url.find("/repos/").map(|at| url.split_at(at).1);
+    let config = json!({ "method": write.route.method, "path": path, "markBody": write.mark_body });
+    let secret = write.route.credential_secret.as_deref().unwrap_or_default();
+    Shown {
+        adapter: adapter("github.write", action, config, secret),
+        impact: write.route.impact.as_ref().map_or_else(|| mutations("1"), template_action::impact),
     }
 }
 
