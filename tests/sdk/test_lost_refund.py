@@ -16,7 +16,7 @@ def test_the_stand_in_would_refund_twice(localstripe):
     """Without anything between, a second send is a second refund: what the tests below would show."""
     payment = localstripe.payment(12_000)
     for _ in range(2):
-        localstripe.ask("POST", "/v1/refunds", payment_intent=payment, amount=6_000)
+        localstripe.form("/v1/refunds", payment_intent=payment, amount=6_000)
     assert len(localstripe.refunds(payment)) == 2
 
 

@@ -87,6 +87,7 @@ fn object(answer: &Answer) -> Option<Value> {
 
 fn refused(what: &str, answer: &Answer) -> Look {
     let hint = match answer.status {
+        200 => return unreadable(format!("{what} cannot be read")),
         401 | 403 => ": the key may not read; `read_secret` names one that may",
         _ => "",
     };
@@ -180,20 +181,27 @@ fn in_emails(memory: &Memory<'_>, answer: &Answer) -> Look {
 /// One page of a list, newest first (<https://resend.com/docs/api-reference/pagination>).
 struct Page {
     rows: Vec<Value>,
-    more: bool,
+    /// `None`: the list does not say. What it shows is there all the same.
+    more: Option<bool>,
 }
 
 impl Page {
     fn of(answer: &Answer) -> Option<Self> {
         let mut list = object(answer)?;
-        let more = list.get("has_more")?.as_bool()?;
+        let more = match list.get("has_more") {
+            None | Some(Value::Null) => None,
+            Some(said) => Some(said.as_bool()?),
+        };
         let Value::Array(rows) = list.get_mut("data")?.take() else { return None };
         Some(Self { rows, more })
     }
 
     /// The next page, as long as the time of the dispatch is not reached.
     fn after(&self, memory: &Memory<'_>, list: &str, what: &str) -> Look {
-        let last = self.rows.last().filter(|last| self.more && recent(memory, last));
+        let Some(more) = self.more else {
+            return unreadable(format!("the list of {what} does not say whether it goes on"));
+        };
+        let last = self.rows.last().filter(|last| more && recent(memory, last));
         match last.map(id_of) {
             None => {
                 Look::Found(Finding::NoMatch { what: format!("{what} back to the time of the dispatch") })
