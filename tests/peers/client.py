@@ -1,4 +1,4 @@
-"""What an agent runs: the providers' own clients as they come, with placeholders for keys. It knows nothing of Oncegate.
+"""What an agent runs: the providers' own clients as they come, with placeholders for keys, and nothing of Oncegate.
 
 Takes a list of calls, `[what, {arguments}]`, makes one after the other, and prints what each of them gave.
 """
@@ -53,6 +53,21 @@ def delete_file(repository, **params):
     return {"commit": _repository(repository).delete_file(**params)["commit"].sha}
 
 
+def issue(repository, **params):
+    made = _repository(repository).create_issue(**params)
+    return {"number": made.number, "title": made.title, "body": made.body}
+
+
+def comment(repository, number, **params):
+    made = _repository(repository).get_issue(number).create_comment(**params)
+    return {"number": made.id, "body": made.body}
+
+
+def pull(repository, **params):
+    made = _repository(repository).create_pull(**params)
+    return {"number": made.number, "title": made.title, "body": made.body}
+
+
 def unguarded_file(repository, path, **params):
     """A write without `sha`, which the client's own methods do not make of a file that is there."""
     import requests
@@ -63,7 +78,7 @@ def unguarded_file(repository, path, **params):
 
 
 CALLS = {one.__name__: one for one in
-         (refund, charge, email, create_file, update_file, delete_file, unguarded_file)}
+         (refund, charge, email, create_file, update_file, delete_file, unguarded_file, issue, comment, pull)}
 # Where each client keeps the status of an answer that it raises.
 STATUSES = ("http_status", "code", "status")
 

@@ -11,15 +11,16 @@ EMULATE_TOKEN = "test_token_admin"
 
 
 class StatefulMock(Direct):
-    """stripe-stateful-mock: refunds by charge. It replays what it answered to a key, and refuses another body under it."""
+    """stripe-stateful-mock: refunds by charge. It replays its answer to a key, and takes no other body under it."""
 
     HOST = "api.stripe.com"
 
-    def charge(self, amount):
+    def paid(self, amount):
+        """A charge of this amount."""
         return self.form("/v1/charges", amount=amount, currency="usd", source="tok_visa")["id"]
 
-    def charges(self):
-        return self.get("/v1/charges?limit=100")["data"]
+    def charges(self, order):
+        return [one for one in self.get("/v1/charges?limit=100")["data"] if one["metadata"].get("order") == order]
 
     def refunds(self, charge):
         return self.get(f"/v1/refunds?charge={charge}&limit=100")["data"]
@@ -47,10 +48,14 @@ class GitHub(_Emulate):
     def repository(self, name):
         return self.json("POST", "/user/repos", name=name, auto_init=True)["full_name"]
 
-    def file(self, repository, path, text):
+    def branch(self, repository, name):
+        head = self.get(f"/repos/{repository}/git/ref/heads/main")["object"]["sha"]
+        self.json("POST", f"/repos/{repository}/git/refs", ref=f"refs/heads/{name}", sha=head)
+
+    def file(self, repository, path, text, branch="main"):
         """Its blob."""
-        content = base64.b64encode(text.encode()).decode()
-        written = self.json("PUT", f"/repos/{repository}/contents/{path}", message="by hand", content=content)
+        written = self.json("PUT", f"/repos/{repository}/contents/{path}", message="by hand", branch=branch,
+                            content=base64.b64encode(text.encode()).decode())
         return written["content"]["sha"]
 
     def text(self, repository, path):

@@ -5,7 +5,8 @@ import http.client
 from provider import TIMEOUT_S, Answer, Provider
 
 # They belong to one connection, or are written anew for each.
-OF_THE_CONNECTION = ("connection", "keep-alive", "transfer-encoding", "content-length", "accept-encoding", "date", "server")
+OF_THE_CONNECTION = ("connection", "keep-alive", "transfer-encoding", "content-length", "accept-encoding", "date",
+                     "server")
 
 
 class Front(Provider):
@@ -16,7 +17,8 @@ class Front(Provider):
     def answer(self, request):
         connection = http.client.HTTPConnection("127.0.0.1", self.upstream_port, timeout=TIMEOUT_S)
         try:
-            connection.request(request.method, request.target, request.body or None, _passed_on(request.headers.items()))
+            headers = _passed_on(request.headers.items())
+            connection.request(request.method, request.target, request.body or None, headers)
             answer = connection.getresponse()
             return Answer(answer.status, _passed_on(answer.getheaders()), answer.read())
         finally:
