@@ -19,7 +19,9 @@ pub struct OwnError<'a> {
     pub doc_url: &'a str,
 }
 
-/// The answer for whoever is no known provider: the members of RFC 9457 problem details. It is served as
+/// The answer for whoever is no known provider: the members of RFC 9457 problem details, and the two places where
+/// clients that were made for one API look for its words: `message` (Twilio, GitHub and many more), and an object `error`
+/// (OpenAI, Anthropic, Google). Their libraries say "no body" of an answer that has neither. It is served as
 /// `application/json`, because some clients read no other type.
 #[must_use]
 pub fn no_adapter_error_body(error: &OwnError<'_>) -> Vec<u8> {
@@ -30,6 +32,8 @@ pub fn no_adapter_error_body(error: &OwnError<'_>) -> Vec<u8> {
         "status": error.status,
         "detail": error.sentence,
         "code": error.code,
+        "message": error.sentence,
+        "error": { "type": "api_error", "code": error.code, "message": error.sentence },
     });
     if let (Some(effect), Value::Object(members)) = (error.effect, &mut problem) {
         members.insert("effect".to_owned(), effect.into());
@@ -96,6 +100,11 @@ mod tests {
         let with = json!({
             "type": "https://docs.example/outcome_unknown", "title": "outcome unknown", "status": 422,
             "detail": "It may be \"done\".", "code": "oncegate_outcome_unknown", "effect": "eff_1",
+            "message": "It may be \"done\".",
+            "error": {
+                "type": "api_error", "code": "oncegate_outcome_unknown",
+                "message": "It may be \"done\".",
+            },
         });
         assert_eq!(read(&no_adapter_error_body(&UNKNOWN)), with);
         let without = read(&no_adapter_error_body(&OwnError { effect: None, ..UNKNOWN }));

@@ -3,6 +3,7 @@
 
 - stripe brings its own roots and reads no variable: `stripe.ca_bundle_path` is set when it is imported.
 - aiohttp asks the environment only if told to: `trust_env` becomes the default.
+- urllib3 asks it never: a `PoolManager` takes its connections for https from a `ProxyManager`.
 
 A `sitecustomize` that was there before still runs.
 """
@@ -20,8 +21,12 @@ def _patch_stripe(module):
         module.ca_bundle_path = bundle
 
 
+def _proxy():
+    return os.environ.get("HTTPS_PROXY") or os.environ.get("https_proxy")
+
+
 def _patch_aiohttp(module):
-    if not (os.environ.get("HTTPS_PROXY") or os.environ.get("https_proxy")):
+    if not _proxy():
         return
     session = module.ClientSession
     original = session.__init__
@@ -34,7 +39,35 @@ def _patch_aiohttp(module):
     session.__init__ = init
 
 
-_PATCHES = {"stripe": _patch_stripe, "aiohttp": _patch_aiohttp}
+def _patch_urllib3(module):
+    from urllib.parse import unquote, urlsplit
+    from urllib.request import proxy_bypass_environment
+
+    if not _proxy():
+        return
+    address = urlsplit(_proxy())
+    headers = None
+    if address.username:
+        credentials = "%s:%s" % (unquote(address.username), unquote(address.password or ""))
+        headers = module.make_headers(proxy_basic_auth=credentials)
+    direct = module.PoolManager.connection_from_host
+
+    @functools.wraps(direct)
+    def connection_from_host(self, host, port=None, scheme="http", pool_kwargs=None):
+        # Whoever has chosen a proxy keeps it; that of a SOCKS manager stands only here.
+        own = self.proxy is not None or "_socks_options" in self.connection_pool_kw
+        if own or scheme != "https" or not host or proxy_bypass_environment(host):
+            return direct(self, host, port, scheme, pool_kwargs)
+        through = self.__dict__.get("_oncegate_proxy_manager")
+        if through is None:
+            through = module.ProxyManager(_proxy(), proxy_headers=headers, **self.connection_pool_kw)
+            self._oncegate_proxy_manager = through
+        return through.connection_from_host(host, port, scheme, pool_kwargs)
+
+    module.PoolManager.connection_from_host = connection_from_host
+
+
+_PATCHES = {"stripe": _patch_stripe, "aiohttp": _patch_aiohttp, "urllib3": _patch_urllib3}
 
 
 class _AfterImport:
