@@ -28,6 +28,8 @@ const LIFETIME: Duration = Duration::from_hours(24 * 3650);
 /// The CA that agents trust.
 pub struct Authority {
     certificate_pem: String,
+    /// The same, not as text.
+    pub(crate) certificates: Vec<CertificateDer<'static>>,
     /// What a server sends after its leaf: the certificates that lead from it to a root, not the root.
     pub(crate) intermediates: Vec<CertificateDer<'static>>,
     /// The subject as the certificate spells it, DER.
@@ -140,7 +142,7 @@ fn load(files: &Files, now: SystemTime) -> Result<Authority, AuthorityError> {
     }
 
     let drafter = drafter(&key, key_identifier);
-    Ok(Authority { certificate_pem, intermediates, subject, not_after, key, drafter })
+    Ok(Authority { certificate_pem, certificates, intermediates, subject, not_after, key, drafter })
 }
 
 fn parse_key(files: &Files) -> Result<KeyPair, AuthorityError> {

@@ -1,4 +1,4 @@
-//! One file of everything an agent should trust.
+//! One file of everything an agent should trust, and the same once more for Java.
 //!
 //! Most clients that take a CA file take it *instead* of the system's roots, so ours alone would cut them
 //! off from every host whose TLS is not opened here.
@@ -6,6 +6,7 @@
 use crate::authority::Authority;
 use crate::pem::push_certificate;
 use crate::roots::Roots;
+use crate::truststore;
 use std::fs::Permissions;
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -33,18 +34,31 @@ pub enum BundleError {
     },
 }
 
+/// The name of what Java trusts, beside the bundle: the same certificates as PKCS#12, without a password.
+pub const TRUSTSTORE: &str = "truststore.p12";
+
 /// Writes our CA and the system's roots (Mozilla's where it has none) to `bundle.pem` in `dir`, and says where
-/// that is. Agents see the old bundle or the new one, never a part.
+/// that is; the same certificates to [`TRUSTSTORE`] beside it. Agents see an old file or a new one, never a part.
 ///
 /// # Errors
 ///
-/// When the file cannot be written or put in place.
+/// When a file cannot be written or put in place.
 pub fn write_bundle(dir: &Path, authority: &Authority) -> Result<PathBuf, BundleError> {
-    put(dir, "bundle.pem", &contents(&Roots::system().certificates, authority))
+    // Ours first: a client that reads only the first certificate is of use here, if nowhere else.
+    let mut all: Vec<_> = authority.certificates.iter().collect();
+    let roots = &Roots::system().certificates;
+    // Ours is among the roots where the process itself was started with an earlier bundle.
+    all.extend(roots.iter().filter(|root| !authority.certificates.contains(root)));
+    put(dir, TRUSTSTORE, &truststore::contents(&all))?;
+    let mut text = String::new();
+    for certificate in all {
+        push_certificate(&mut text, certificate);
+    }
+    put(dir, "bundle.pem", text.as_bytes())
 }
 
-/// Writes `ca.pem` and `bundle.pem` to a directory that holds no secret and that every user may read; makes it if it
-/// is not there. Says where the bundle is.
+/// Writes `ca.pem`, `bundle.pem` and [`TRUSTSTORE`] to a directory that holds no secret and that every user may read;
+/// makes it if it is not there. Says where the bundle is.
 ///
 /// # Errors
 ///
@@ -54,16 +68,16 @@ pub fn write_trust(dir: &Path, authority: &Authority) -> Result<PathBuf, BundleE
         // As with the files: outright, since the umask would have its say.
         .and_then(|()| std::fs::set_permissions(dir, Permissions::from_mode(0o755)));
     made.map_err(|source| BundleError::Write { dir: dir.to_owned(), source })?;
-    put(dir, "ca.pem", authority.certificate_pem())?;
+    put(dir, "ca.pem", authority.certificate_pem().as_bytes())?;
     write_bundle(dir, authority)
 }
 
 /// Puts a file in place whole, for everybody to read.
-fn put(dir: &Path, name: &str, text: &str) -> Result<PathBuf, BundleError> {
+fn put(dir: &Path, name: &str, content: &[u8]) -> Result<PathBuf, BundleError> {
     let path = dir.join(name);
     let write = || {
         let mut file = tempfile::Builder::new().prefix(".oncegate-bundle-").tempfile_in(dir)?;
-        file.write_all(text.as_bytes())?;
+        file.write_all(content)?;
         // Set outright, since the umask would have its say at creation, and agents run as others.
         file.as_file().set_permissions(Permissions::from_mode(0o644))?;
         file.as_file().sync_all()?;
@@ -72,18 +86,4 @@ fn put(dir: &Path, name: &str, text: &str) -> Result<PathBuf, BundleError> {
     let file = write().map_err(|source| BundleError::Write { dir: dir.to_owned(), source })?;
     file.persist(&path).map_err(|error| BundleError::Replace { path: path.clone(), source: error.error })?;
     Ok(path)
-}
-
-fn contents(roots: &[rustls_pki_types::CertificateDer<'static>], authority: &Authority) -> String {
-    // Ours first: a client that reads only the first certificate is of use here, if nowhere else.
-    let mut text = authority.certificate_pem().to_owned();
-    for root in roots {
-        let mut root_pem = String::new();
-        push_certificate(&mut root_pem, root);
-        // Ours is among the roots where the process itself was started with an earlier bundle.
-        if !authority.certificate_pem().contains(&root_pem) {
-            text.push_str(&root_pem);
-        }
-    }
-    text
 }

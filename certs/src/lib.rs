@@ -12,10 +12,11 @@ mod name;
 mod pem;
 mod roots;
 mod served;
+mod truststore;
 mod upstream;
 
 pub use authority::{Authority, AuthorityError};
-pub use bundle::{BundleError, write_bundle, write_trust};
+pub use bundle::{BundleError, TRUSTSTORE, write_bundle, write_trust};
 pub use der::Misshapen;
 pub use leaf::MintError;
 pub use leaves::Leaves;

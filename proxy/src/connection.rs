@@ -18,7 +18,7 @@ use oncegate_policy::url_template::Scheme;
 
 use crate::asking::Listener;
 use crate::canned::Canned;
-use crate::listener::{Seat, stopped};
+use crate::listener::{Door, Ends, Seat, stopped};
 use crate::own::{self, Ours, Own};
 use crate::proof::{self, Proof};
 use crate::receive::Via;
@@ -39,14 +39,15 @@ pub async fn serve(
     sidecar: Arc<Sidecar>,
     own: Arc<Own>,
     stream: Box<dyn Stream>,
-    bound_caller: Option<CallerName>,
+    (door, ends): (Door, Option<Ends>),
     seat: Seat,
 ) {
     let mut stop = seat.stop.clone();
+    let bound = door.proof(ends).await;
     let service = service_fn(move |request| {
         let (sidecar, own) = (Arc::clone(&sidecar), Arc::clone(&own));
-        let (bound_caller, seat) = (bound_caller.clone(), seat.clone());
-        async move { Ok::<_, Infallible>(first_hop(&sidecar, &own, request, bound_caller, seat).await) }
+        let (bound, seat) = (bound.clone(), seat.clone());
+        async move { Ok::<_, Infallible>(first_hop(&sidecar, &own, request, bound, seat).await) }
     });
     let connection = builder().serve_connection(TokioIo::new(Canned::new(stream)), service).with_upgrades();
     let mut connection = std::pin::pin!(connection);
@@ -79,7 +80,7 @@ async fn first_hop(
     sidecar: &Arc<Sidecar>,
     own: &Arc<Own>,
     request: Request<Incoming>,
-    bound_caller: Option<CallerName>,
+    bound: Option<Proof>,
     seat: Seat,
 ) -> Response<Body> {
     // A target that cannot be read is broken whoever sends it; asking for a key first would not mend it.
@@ -87,10 +88,7 @@ async fn first_hop(
         Ok(target) => target,
         Err(refusal) => return respond::refused(&refusal, None),
     };
-    let proof = match bound_caller {
-        Some(caller) => Some(Proof::OwnListener(caller)),
-        None => presented_key(request.headers()),
-    };
+    let proof = bound.or_else(|| presented_key(request.headers()));
     let known = proof.and_then(|proof| Some((proof.caller(sidecar)?, proof)));
     let Some((caller, proof)) = known else { return challenge() };
     match own.which(&target) {

@@ -27,6 +27,8 @@ pub mod canned;
 pub mod connection;
 pub mod listener;
 pub mod own;
+pub mod peer;
+pub mod run_port;
 pub mod tunnel;
 
 pub mod adapting;

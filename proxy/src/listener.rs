@@ -14,6 +14,8 @@ use tokio::task::JoinSet;
 use crate::connection;
 use crate::metrics::Open;
 use crate::own::Own;
+use crate::peer;
+use crate::proof::Proof;
 use crate::state::Sidecar;
 use crate::upstream::wire::Stream;
 
@@ -32,16 +34,17 @@ pub enum Socket {
 }
 
 impl Socket {
-    async fn accept(&self) -> io::Result<Box<dyn Stream>> {
+    async fn accept(&self) -> io::Result<Accepted> {
         match self {
             Self::Tcp(listener) => {
-                let (stream, _) = listener.accept().await?;
+                let (stream, peer) = listener.accept().await?;
                 stream.set_nodelay(true)?;
-                Ok(Box::new(stream))
+                let ends = Some(Ends { peer, here: stream.local_addr()? });
+                Ok(Accepted { stream: Box::new(stream), ends })
             }
             Self::Unix(listener, _) => {
                 let (stream, _) = listener.accept().await?;
-                Ok(Box::new(stream))
+                Ok(Accepted { stream: Box::new(stream), ends: None })
             }
         }
     }
@@ -65,6 +68,49 @@ impl Socket {
     }
 }
 
+struct Accepted {
+    stream: Box<dyn Stream>,
+    ends: Option<Ends>,
+}
+
+/// Both ends of a TCP connection.
+#[derive(Clone, Copy)]
+pub struct Ends {
+    peer: SocketAddr,
+    here: SocketAddr,
+}
+
+/// What somebody who comes in here is taken for, before they show anything.
+#[derive(Clone)]
+pub enum Door {
+    /// For nobody: a key has to be shown.
+    Anyone,
+    /// For the caller whose own listener this is.
+    Caller(CallerName),
+    /// For the caller of the run whose own port this is.
+    Run {
+        /// The run's token.
+        proof: Proof,
+        /// Nobody else of this machine may come in without a key; `None`: everybody may.
+        user: Option<u32>,
+    },
+}
+
+impl Door {
+    /// What shows who has come in; `None` where a key has to be shown.
+    pub async fn proof(self, ends: Option<Ends>) -> Option<Proof> {
+        match self {
+            Self::Anyone => None,
+            Self::Caller(name) => Some(Proof::OwnListener(name)),
+            Self::Run { proof, user: None } => Some(proof),
+            Self::Run { proof, user: Some(user) } => {
+                let Ends { peer, here } = ends?;
+                (peer::user(peer, here).await == Some(user)).then_some(proof)
+            }
+        }
+    }
+}
+
 /// One agent's place among `max_connections`, kept to the end of its connection and of the tunnel inside it.
 #[derive(Clone)]
 pub struct Seat {
@@ -84,7 +130,7 @@ pub async fn serve(
     sidecar: Arc<Sidecar>,
     own: Arc<Own>,
     socket: Socket,
-    bound_caller: Option<CallerName>,
+    door: Door,
     mut stop: watch::Receiver<bool>,
     grace: Duration,
 ) {
@@ -99,14 +145,14 @@ pub async fn serve(
             () = stopped(&mut stop) => break,
         };
         match accepted {
-            Ok(stream) => {
+            Ok(Accepted { stream, ends }) => {
                 let open = sidecar.metrics.connection();
                 let seat = Seat { stop: stop.clone(), _open: open, _permit: Arc::new(permit) };
                 connections.spawn(connection::serve(
                     Arc::clone(&sidecar),
                     Arc::clone(&own),
                     stream,
-                    bound_caller.clone(),
+                    (door.clone(), ends),
                     seat,
                 ));
             }
@@ -133,5 +179,28 @@ pub async fn serve(
         && let Err(error) = std::fs::remove_file(path)
     {
         tracing::debug!(%error, "the socket's file could not be removed");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_run_s_port_is_for_the_user_who_started_the_run() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let socket = Socket::Tcp(listener);
+        let at = socket.address().unwrap().unwrap();
+        let (client, accepted) = tokio::join!(tokio::net::TcpStream::connect(at), socket.accept());
+        let (client, ends) = (client.unwrap(), accepted.unwrap().ends);
+        let me = rustix::process::geteuid().as_raw();
+        let proof = Proof::Key { named: None, digest: [0; 32] };
+        let door = |user| Door::Run { proof: proof.clone(), user };
+        assert_eq!(door(Some(me)).proof(ends).await.is_some(), peer::TOLD);
+        assert!(door(Some(me + 1)).proof(ends).await.is_none());
+        assert!(door(Some(me)).proof(None).await.is_none());
+        assert!(door(None).proof(ends).await.is_some());
+        assert!(Door::Anyone.proof(ends).await.is_none());
+        drop(client);
     }
 }

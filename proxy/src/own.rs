@@ -3,7 +3,7 @@
 //! and is refused. Neither is ever dialled.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::Bytes;
 use http::{Request, Response, header};
@@ -24,11 +24,38 @@ use crate::upstream::{Body, whole};
 /// Where we listen ourselves.
 pub struct Own {
     /// Every port at which agents connect.
-    pub proxies: Vec<SocketAddr>,
+    pub proxies: Ports,
     /// The control listener.
     pub control: SocketAddr,
     /// What it serves.
     pub api: Api,
+}
+
+/// Ports that are open now; those of runs come and go.
+#[derive(Default)]
+pub struct Ports(RwLock<Vec<SocketAddr>>);
+
+impl Ports {
+    /// One more.
+    pub fn add(&self, port: SocketAddr) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).push(port);
+    }
+
+    /// It is closed.
+    pub fn remove(&self, port: SocketAddr) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).retain(|open| *open != port);
+    }
+
+    /// Whether a target names one of them.
+    fn named(&self, target: &Authority) -> bool {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).iter().any(|port| names(*port, target))
+    }
+}
+
+impl From<Vec<SocketAddr>> for Ports {
+    fn from(ports: Vec<SocketAddr>) -> Self {
+        Self(RwLock::new(ports))
+    }
 }
 
 /// Which of our listeners a target names.
@@ -47,7 +74,7 @@ impl Own {
         if names(self.control, target) {
             return Some(Ours::Control);
         }
-        self.proxies.iter().any(|proxy| names(*proxy, target)).then_some(Ours::Proxy)
+        self.proxies.named(target).then_some(Ours::Proxy)
     }
 
     /// Answers a request that is meant for the control listener. The caller at the proxy has no rights there: the

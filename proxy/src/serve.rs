@@ -19,10 +19,11 @@ use tokio::task::JoinHandle;
 
 use crate::clock::Clock;
 use crate::control::serving::{self, Api, Bounds};
-use crate::listener::{self, Socket};
+use crate::listener::{self, Door, Socket};
 use crate::load::Loaded;
 use crate::own::Own;
 use crate::reload::Files;
+use crate::run_port::RunPorts;
 use crate::state::{Sidecar, Snapshot, SnapshotError, new_ulid};
 use crate::traced::Traces;
 use crate::vault::{Vault, VaultError};
@@ -88,6 +89,7 @@ pub struct Running {
     control: SocketAddr,
     bundle: PathBuf,
     ca_pem: PathBuf,
+    run_ports: RunPorts,
     stop: watch::Sender<bool>,
     listeners: Vec<JoinHandle<()>>,
     background: Vec<JoinHandle<()>>,
@@ -105,13 +107,7 @@ pub async fn start(loaded: Loaded, options: Options) -> Result<Running, StartErr
     let control = bind("the control API", config.control.listen).await?;
     let own = own_sockets(&config.callers, &directory).await?;
 
-    let ca_dir = directory.join(&config.ca_dir);
-    let authority = Arc::new(Authority::load_or_create(&ca_dir, options.clock.system())?);
-    let mut bundle = oncegate_certs::write_bundle(&ca_dir, &authority)?;
-    if trust_dir != ca_dir {
-        bundle = oncegate_certs::write_trust(&trust_dir, &authority)?;
-    }
-    let leaves = Leaves::new(authority, LEAVES_MAX);
+    let (leaves, bundle) = trust(&directory.join(&config.ca_dir), &trust_dir, &options.clock)?;
 
     let now = options.clock.now();
     let store_options = StoreOptions {
@@ -136,17 +132,23 @@ pub async fn start(loaded: Loaded, options: Options) -> Result<Running, StartErr
     trace(&sidecar, &stopped);
     let routes = control::router(Arc::clone(&sidecar), stopped.clone());
     let api = Api { routes, bounds: Bounds::default(), stop: stopped.clone() };
-    let mut sockets = vec![(Socket::Tcp(proxy), None)];
-    sockets.extend(own.into_iter().map(|(caller, socket)| (socket, Some(caller))));
-    let here = Arc::new(Own { proxies: ports(&sockets)?, control: control_addr, api: api.clone() });
+    let mut sockets = vec![(Socket::Tcp(proxy), Door::Anyone)];
+    sockets.extend(own.into_iter().map(|(caller, socket)| (socket, Door::Caller(caller))));
+    let here = Arc::new(Own { proxies: ports(&sockets)?.into(), control: control_addr, api: api.clone() });
+    let run_ports = RunPorts {
+        sidecar: Arc::downgrade(&sidecar),
+        own: Arc::downgrade(&here),
+        stop: stopped.clone(),
+        grace: options.grace,
+    };
     let listeners = sockets
         .into_iter()
-        .map(|(socket, caller)| {
+        .map(|(socket, door)| {
             tokio::spawn(listener::serve(
                 Arc::clone(&sidecar),
                 Arc::clone(&here),
                 socket,
-                caller,
+                door,
                 stopped.clone(),
                 options.grace,
             ))
@@ -163,10 +165,21 @@ pub async fn start(loaded: Loaded, options: Options) -> Result<Running, StartErr
         control: control_addr,
         bundle,
         ca_pem,
+        run_ports,
         stop,
         listeners,
         background,
     })
+}
+
+/// The CA, and the files that make agents trust it; and where the bundle is.
+fn trust(ca_dir: &Path, trust_dir: &Path, clock: &Clock) -> Result<(Leaves, PathBuf), StartError> {
+    let authority = Arc::new(Authority::load_or_create(ca_dir, clock.system())?);
+    let mut bundle = oncegate_certs::write_bundle(ca_dir, &authority)?;
+    if trust_dir != ca_dir {
+        bundle = oncegate_certs::write_trust(trust_dir, &authority)?;
+    }
+    Ok((Leaves::new(authority, LEAVES_MAX), bundle))
 }
 
 /// Spans go to the collector, where one is configured.
@@ -182,7 +195,7 @@ async fn bind(what: &'static str, at: SocketAddr) -> Result<TcpListener, StartEr
 }
 
 /// Every port at which agents connect.
-fn ports(sockets: &[(Socket, Option<CallerName>)]) -> Result<Vec<SocketAddr>, StartError> {
+fn ports(sockets: &[(Socket, Door)]) -> Result<Vec<SocketAddr>, StartError> {
     let mut ports = Vec::new();
     for (socket, _) in sockets {
         let failed =
@@ -254,6 +267,12 @@ impl Running {
     #[must_use]
     pub fn ca_pem(&self) -> &Path {
         &self.ca_pem
+    }
+
+    /// Opens ports for runs.
+    #[must_use]
+    pub fn run_ports(&self) -> &RunPorts {
+        &self.run_ports
     }
 
     /// The shared handles.

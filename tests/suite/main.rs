@@ -31,6 +31,7 @@ mod deploy;
 mod drills;
 mod harness;
 mod identity;
+mod java;
 mod law;
 mod law_approvals;
 mod law_evidence;

@@ -17,6 +17,8 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::exit::Stop;
+use crate::peer;
+use crate::run_port::{RunPort, RunPorts};
 use crate::serve::Running;
 use crate::state::Sidecar;
 
@@ -29,6 +31,9 @@ const LINE_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Serialize, Deserialize)]
 struct Ask {
     caller: String,
+    /// A port of the run's own as well.
+    #[serde(default)]
+    own_port: bool,
 }
 
 /// What it is given.
@@ -42,6 +47,9 @@ pub(crate) struct Gate {
     pub(crate) ca: PathBuf,
     /// A key for one run.
     pub(crate) token: String,
+    /// Where this run needs no key.
+    #[serde(default)]
+    pub(crate) own_port: Option<SocketAddr>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -65,9 +73,17 @@ impl Drop for Desk {
     }
 }
 
-/// A place behind a sidecar of this process.
-pub(crate) fn gate(running: &Running, caller: &CallerName) -> Option<Gate> {
-    issue(running.sidecar(), &Place::of(running), caller)
+/// A place behind a sidecar of this process. The port, if one was asked for, is open for as long as it is kept.
+pub(crate) async fn gate(
+    running: &Running,
+    caller: &CallerName,
+    own_port: bool,
+) -> Option<(Gate, Option<RunPort>)> {
+    let place = Place::of(running);
+    let mut gate = issue(running.sidecar(), &place, caller)?;
+    let user = rustix::process::geteuid().as_raw();
+    let port = if own_port { place.open(caller, &mut gate, user).await } else { None };
+    Some((gate, port))
 }
 
 #[derive(Clone)]
@@ -75,6 +91,7 @@ struct Place {
     proxy: SocketAddr,
     bundle: PathBuf,
     ca: PathBuf,
+    run_ports: RunPorts,
 }
 
 impl Place {
@@ -83,6 +100,21 @@ impl Place {
             proxy: running.proxy_addr(),
             bundle: running.bundle().to_owned(),
             ca: running.ca_pem().to_owned(),
+            run_ports: running.run_ports().clone(),
+        }
+    }
+
+    /// Opens a port for a run that `user` has started. The rest works without it.
+    async fn open(&self, caller: &CallerName, gate: &mut Gate, user: u32) -> Option<RunPort> {
+        match self.run_ports.open(caller, &gate.token, peer::TOLD.then_some(user)).await {
+            Ok(port) => {
+                gate.own_port = Some(port.address());
+                Some(port)
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a run gets no port of its own: its Java clients will not work");
+                None
+            }
         }
     }
 }
@@ -93,8 +125,8 @@ fn issue(sidecar: &Sidecar, place: &Place, caller: &CallerName) -> Option<Gate> 
         return None;
     }
     let token = sidecar.issue_run_token(caller)?;
-    let Place { proxy, bundle, ca } = place.clone();
-    Some(Gate { proxy, bundle, ca, token })
+    let Place { proxy, bundle, ca, .. } = place.clone();
+    Some(Gate { proxy, bundle, ca, token, own_port: None })
 }
 
 fn socket(database: &Path) -> PathBuf {
@@ -143,8 +175,13 @@ async fn serve(listener: UnixListener, sidecar: Weak<Sidecar>, place: Place) {
 async fn attend(mut stream: UnixStream, weak: Weak<Sidecar>, place: Place) {
     let Ok(ask) = read_line::<Ask>(&mut stream).await else { return };
     let Some(sidecar) = weak.upgrade() else { return };
-    let gate = CallerName::parse(&ask.caller).and_then(|caller| issue(&sidecar, &place, &caller));
+    let caller = CallerName::parse(&ask.caller);
+    let mut gate = caller.as_ref().and_then(|caller| issue(&sidecar, &place, caller));
     drop(sidecar);
+    let port = match (&caller, &mut gate, stream.peer_cred()) {
+        (Some(caller), Some(gate), Ok(who)) if ask.own_port => place.open(caller, gate, who.uid()).await,
+        _ => None,
+    };
     let reply = match gate {
         Some(gate) => Reply::Gate(gate),
         None => Reply::Refused(format!(
@@ -163,6 +200,7 @@ async fn attend(mut stream: UnixStream, weak: Weak<Sidecar>, place: Place) {
     if told.is_ok() {
         closed(&mut stream).await;
     }
+    drop(port);
     if let Some(sidecar) = weak.upgrade() {
         sidecar.revoke_run_token(&gate.token);
         tracing::info!(caller.name = ask.caller, "a run has ended; its token is revoked");
@@ -182,10 +220,14 @@ pub(crate) struct Attached {
 }
 
 /// Asks the sidecar that holds the database for a place. `None` when there is none.
-pub(crate) async fn ask(database: &Path, caller: &CallerName) -> Result<Option<Attached>, Stop> {
+pub(crate) async fn ask(
+    database: &Path,
+    caller: &CallerName,
+    own_port: bool,
+) -> Result<Option<Attached>, Stop> {
     let Ok(mut stream) = UnixStream::connect(socket(database)).await else { return Ok(None) };
     let failed = |error: io::Error| Stop::failed(format!("the running sidecar did not answer: {error}"));
-    write_line(&mut stream, &Ask { caller: caller.to_string() }).await.map_err(failed)?;
+    write_line(&mut stream, &Ask { caller: caller.to_string(), own_port }).await.map_err(failed)?;
     match read_line::<Reply>(&mut stream).await.map_err(failed)? {
         Reply::Gate(gate) => Ok(Some(Attached { gate, _held: stream })),
         Reply::Refused(why) => Err(Stop::usage(why)),
@@ -218,7 +260,7 @@ mod tests {
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
         let (asking, answering) = tokio::join!(UnixStream::connect(&path), listener.accept());
         let (mut asking, (mut answering, _)) = (asking.unwrap(), answering.unwrap());
-        write_line(&mut asking, &Ask { caller: "agent".into() }).await.unwrap();
+        write_line(&mut asking, &Ask { caller: "agent".into(), own_port: false }).await.unwrap();
         assert_eq!(read_line::<Ask>(&mut answering).await.unwrap().caller, "agent");
     }
 
@@ -226,6 +268,6 @@ mod tests {
     async fn without_a_sidecar_there_is_no_place() {
         let dir = tempfile::tempdir().unwrap();
         let caller = CallerName::parse("agent").unwrap();
-        assert!(ask(&dir.path().join("oncegate.db"), &caller).await.unwrap().is_none());
+        assert!(ask(&dir.path().join("oncegate.db"), &caller, false).await.unwrap().is_none());
     }
 }

@@ -6,6 +6,7 @@ use oncegate_config::model::{Caller, CallerListen};
 use oncegate_policy::caller::{CallerName, Scope};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::environment::{Change, Place, REMOVED, applied, changes, proxy_url};
 use super::exit::{Exit, Stop};
@@ -64,27 +65,33 @@ pub(crate) fn run(common: &Common, args: &EnvArgs) -> Result<Exit, Stop> {
         )));
     }
     let shims = shims::write(&trust_dir)?;
-    let host = reachable(listen.ip());
-    let authority = std::net::SocketAddr::new(host, listen.port()).to_string();
+    let proxy = reachable(listen);
     let changes = changes(&Place {
-        proxy_url: &proxy_url(&authority, credentials),
-        proxy_host: &host.to_string(),
-        proxy_port: listen.port(),
+        proxy_url: &proxy_url(&proxy.to_string(), credentials),
+        java: proxy,
         bundle: &bundle,
         ca: &ca,
         shims: &shims,
     });
-    print::out(&written(&changes, if common.json { Shell::Json } else { args.shell })?);
+    let shell = if common.json { Shell::Json } else { args.shell };
+    print::out(&written(&changes, shell)?);
+    // At the end: an `eval` without quotes makes one line of all, and a comment would hide what comes after it.
+    if credentials.is_some() && shell != Shell::Json {
+        print::out(&format!(
+            "# Java sends no proxy credentials and is refused here: give {name} a port of its own (listen = \"127.0.0.1:PORT\")\n# in the configuration, or start Java with `oncegate run`.\n"
+        ));
+    }
     Ok(Exit::Done)
 }
 
 /// Where a client on this machine connects for a listener on this address.
-pub(crate) fn reachable(listen: std::net::IpAddr) -> std::net::IpAddr {
-    match listen {
-        std::net::IpAddr::V4(ip) if ip.is_unspecified() => std::net::Ipv4Addr::LOCALHOST.into(),
-        std::net::IpAddr::V6(ip) if ip.is_unspecified() => std::net::Ipv6Addr::LOCALHOST.into(),
-        std::net::IpAddr::V4(_) | std::net::IpAddr::V6(_) => listen,
-    }
+pub(crate) fn reachable(listen: SocketAddr) -> SocketAddr {
+    let ip = match listen.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip @ (IpAddr::V4(_) | IpAddr::V6(_)) => ip,
+    };
+    SocketAddr::new(ip, listen.port())
 }
 
 /// The named caller, or the only one that may invoke actions.

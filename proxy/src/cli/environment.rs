@@ -1,8 +1,10 @@
 //! The environment in which an agent's clients use the proxy and trust its CA, client by client (which variable
 //! helps whom was tried out: see docs/guides/clients.md).
 
+use std::net::SocketAddr;
 use std::path::Path;
 
+use oncegate_certs::TRUSTSTORE;
 use oncegate_policy::caller::CallerName;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
@@ -24,9 +26,9 @@ pub(crate) const REMOVED: [&str; 2] = ["ALL_PROXY", "all_proxy"];
 pub(crate) struct Place<'a> {
     /// With credentials if the caller has no listener of its own.
     pub(crate) proxy_url: &'a str,
-    /// The same without, for clients that take host and port apart.
-    pub(crate) proxy_host: &'a str,
-    pub(crate) proxy_port: u16,
+    /// The same for Java, which takes host and port apart and sends no credentials: a port where none are needed, if
+    /// there is one.
+    pub(crate) java: SocketAddr,
     /// System roots and our CA.
     pub(crate) bundle: &'a Path,
     /// Our CA alone.
@@ -79,11 +81,30 @@ pub(crate) fn changes(place: &Place<'_>) -> Vec<(&'static str, Change)> {
     changes.push(set("NODE_USE_ENV_PROXY", "1".to_owned()));
     changes.push(("NODE_OPTIONS", Change::Before(format!("--require={}", quoted(&place.shims.node)), " ")));
     changes.push(("PYTHONPATH", Change::Before(path(&place.shims.python), ":")));
-    let (host, port) = (place.proxy_host, place.proxy_port);
-    let java =
-        ["http", "https"].map(|scheme| format!("-D{scheme}.proxyHost={host} -D{scheme}.proxyPort={port}"));
-    changes.push(("JAVA_TOOL_OPTIONS", Change::Before(java.join(" "), " ")));
+    changes.push(("JAVA_TOOL_OPTIONS", Change::Before(java(place), " ")));
     changes
+}
+
+/// Properties for every Java virtual machine that is started: it reads no proxy variable and no PEM. What an
+/// application sets on its own command line comes later, and counts.
+fn java(place: &Place<'_>) -> String {
+    let (host, port) = (place.java.ip(), place.java.port());
+    let [http, https] =
+        ["http", "https"].map(|scheme| format!("-D{scheme}.proxyHost={host} -D{scheme}.proxyPort={port}"));
+    let truststore = place.bundle.with_file_name(TRUSTSTORE);
+    // No password is named: the file needs none.
+    format!("{http} {https} -Djavax.net.ssl.trustStore={}", java_quoted(&truststore))
+}
+
+/// As the JVM reads JAVA_TOOL_OPTIONS: white space ends an option unless it is between quotes of either kind. Nothing
+/// is escaped, and what touches is one option.
+fn java_quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    if text.contains(|c: char| c.is_whitespace() || c == '"' || c == '\'') {
+        format!("\"{}\"", text.replace('"', "\"'\"'\""))
+    } else {
+        text
+    }
 }
 
 /// As NODE_OPTIONS reads it: spaces end an option unless it is quoted.
@@ -119,6 +140,15 @@ mod tests {
             "http://billing-agent:a%2Fb%40c%3Ad_e@127.0.0.1:8080"
         );
         assert_eq!(proxy_url("127.0.0.1:8080", None), "http://127.0.0.1:8080");
+    }
+
+    #[test]
+    fn a_path_is_one_option_for_java() {
+        for (path, written) in
+            [("/a/b.p12", "/a/b.p12"), ("/a b/c'd.p12", "\"/a b/c'd.p12\""), ("/a\"b", "\"/a\"'\"'\"b\"")]
+        {
+            assert_eq!(java_quoted(Path::new(path)), written);
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use oncegate_config::model::SecretSource;
 use oncegate_policy::caller::CallerName;
 use rustix::process::{Pid, Signal, kill_process};
@@ -18,6 +18,7 @@ use super::environment::{Place, REMOVED, applied, changes, proxy_url};
 use super::exit::{Exit, Stop};
 use super::{Common, env, serve, shims};
 use crate::load::Loaded;
+use crate::peer;
 use crate::serve::Running;
 
 /// Keys of people and of the API, which no agent may inherit.
@@ -31,9 +32,22 @@ pub(crate) struct RunArgs {
     /// The caller that the command is; may be left out when only one may invoke actions
     #[arg(long = "as", value_name = "CALLER")]
     caller: Option<String>,
+    /// Whether a port is opened for this run alone, on loopback, at which no key is needed: Java's clients send none.
+    /// Only this user may connect to it; on systems that do not tell who connects, every user of the machine may, and
+    /// it is off unless asked for
+    #[arg(long, value_enum, value_name = "W", default_value = if peer::TOLD { "on" } else { "off" })]
+    java_port: JavaPort,
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum JavaPort {
+    /// Java works
+    On,
+    /// Java is told to use the proxy, and is refused there
+    Off,
 }
 
 /// Runs the command behind a sidecar and exits with its code.
@@ -43,17 +57,15 @@ pub(crate) async fn run(common: &Common, args: &RunArgs) -> Result<Exit, Stop> {
     let caller = caller.clone();
     // Before the command lives: a signal that comes early must not end us and leave it behind.
     let mut signals = Forwarded::new()?;
-    if let Some(attached) = desk::ask(&loaded.database(), &caller).await? {
+    let own_port = args.java_port == JavaPort::On;
+    if let Some(attached) = desk::ask(&loaded.database(), &caller, own_port).await? {
         let mut child = start(&loaded, &attached.gate, &caller, &args.command)?;
         let status = wait(&mut child, &mut signals).await?;
         drop(attached);
         return Ok(Exit::Command(code(status)));
     }
     let (running, files) = serve::start(loaded.clone(), None).await?;
-    let status = match own(&loaded, &running, &caller, &args.command) {
-        Ok(mut child) => wait(&mut child, &mut signals).await,
-        Err(stop) => Err(stop),
-    };
+    let status = own(&loaded, &running, &caller, args, &mut signals).await;
     stop(running).await?;
     drop(files);
     Ok(Exit::Command(code(status?)))
@@ -70,12 +82,20 @@ async fn stop(running: Running) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Starts the command behind a sidecar of this process.
-fn own(loaded: &Loaded, running: &Running, caller: &CallerName, line: &[OsString]) -> Result<Child, Stop> {
-    let gate = desk::gate(running, caller).ok_or_else(|| {
+/// The command behind a sidecar of this process, to its end.
+async fn own(
+    loaded: &Loaded,
+    running: &Running,
+    caller: &CallerName,
+    args: &RunArgs,
+    signals: &mut Forwarded,
+) -> Result<ExitStatus, Stop> {
+    let gate = desk::gate(running, caller, args.java_port == JavaPort::On).await;
+    let (gate, _port) = gate.ok_or_else(|| {
         Stop::usage(format!("{caller} may not invoke actions: give it the scope actions:invoke"))
     })?;
-    start(loaded, &gate, caller, line)
+    let mut child = start(loaded, &gate, caller, &args.command)?;
+    wait(&mut child, signals).await
 }
 
 fn start(loaded: &Loaded, gate: &Gate, caller: &CallerName, line: &[OsString]) -> Result<Child, Stop> {
@@ -93,12 +113,10 @@ fn start(loaded: &Loaded, gate: &Gate, caller: &CallerName, line: &[OsString]) -
 
 /// Sets what makes clients use the proxy, and takes away every credential that belongs to the sidecar (P7).
 fn surround(command: &mut Command, loaded: &Loaded, gate: &Gate, caller: &CallerName) {
-    let host = env::reachable(gate.proxy.ip());
-    let authority = std::net::SocketAddr::new(host, gate.proxy.port()).to_string();
+    let proxy = env::reachable(gate.proxy);
     let set = changes(&Place {
-        proxy_url: &proxy_url(&authority, Some((caller, &gate.token))),
-        proxy_host: &host.to_string(),
-        proxy_port: gate.proxy.port(),
+        proxy_url: &proxy_url(&proxy.to_string(), Some((caller, &gate.token))),
+        java: gate.own_port.unwrap_or(proxy),
         bundle: &gate.bundle,
         ca: &gate.ca,
         shims: &shims::places(&loaded.trust_dir()),
