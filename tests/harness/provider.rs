@@ -66,6 +66,11 @@ impl Provider {
         Provider::start(Some(ca::server_config(names)), brain)
     }
 
+    /// One that speaks TLS in a way of its own.
+    pub fn serving(tls: Arc<ServerConfig>) -> Provider {
+        Provider::start(Some(tls), Arc::new(Agreeable))
+    }
+
     /// One that speaks in clear.
     pub fn plain() -> Provider {
         Provider::start(None, Arc::new(Agreeable))
