@@ -8,5 +8,9 @@
     reason = "a test that cannot go on must stop"
 )]
 
+mod asking;
 mod chains;
+mod random;
+mod spellings;
+mod ssrf;
 mod trust;
