@@ -10,7 +10,12 @@
 
 mod asking;
 mod chains;
+mod cuts;
+mod cutting;
+mod naive;
 mod random;
 mod spellings;
 mod ssrf;
+mod stalls;
 mod trust;
+mod verdicts;
