@@ -14,6 +14,7 @@ use rustls::{ClientConfig, client::Resumption};
 use crate::{
     cutting::{Cut, Cutter, Place, Told},
     naive::Naive,
+    random::figure,
     verdicts::{Expected, HOST, Scripted, ask, judge_all, ledger, play, request, title, writes},
 };
 
@@ -53,7 +54,7 @@ impl Bench {
         let faults = judge_all(told, writes(&self.provider), ledger);
         let some: Vec<&String> = faults.iter().take(20).collect();
         assert!(faults.is_empty(), "{} faults in {count} exchanges, such as {some:#?}", faults.len());
-        println!("cut wires: {count} exchanges");
+        figure(&format!("cut wires: {count} exchanges"));
     }
 }
 
@@ -146,8 +147,10 @@ pub(crate) fn answers() -> [Provided; 6] {
 
 impl Provided {
     fn outcomes(&self, bytes: usize, cut: Cut) -> &'static [&'static str] {
+        if bytes < self.whole_at {
+            return &["unknown"];
+        }
         match cut {
-            _ if bytes < self.whole_at => &["unknown"],
             Cut::Fin | Cut::Reset if self.until_closed => &["unknown"],
             Cut::Goodbye | Cut::Fin => self.outcome,
             // The reset may overtake the last bytes.

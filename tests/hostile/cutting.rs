@@ -151,12 +151,10 @@ fn goes(tls: &mut StreamOwned<ClientConnection, Cuttable>) {
 /// All that still comes.
 fn heard(tls: StreamOwned<ClientConnection, Cuttable>) -> (Told, Cuttable) {
     let mut wire = Wire::new(tls);
-    let told = match Told::of(Answer::read(&mut wire, false)) {
-        Told::Nothing if !wire.seen.is_empty() => {
-            Told::Part(String::from_utf8_lossy(&wire.seen).into_owned())
-        }
-        told => told,
-    };
+    let mut told = Told::of(Answer::read(&mut wire, false));
+    if matches!(told, Told::Nothing) && !wire.seen.is_empty() {
+        told = Told::Part(String::from_utf8_lossy(&wire.seen).into_owned());
+    }
     (told, wire.stream.sock)
 }
 

@@ -7,7 +7,7 @@ impl Random {
     /// From `ONCEGATE_SEED`, else the same in every run; printed, so that a run can be repeated.
     pub(crate) fn seeded() -> Random {
         let seed = std::env::var("ONCEGATE_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
-        println!("ONCEGATE_SEED={seed}");
+        figure(&format!("ONCEGATE_SEED={seed}"));
         Random(seed)
     }
 
@@ -29,4 +29,10 @@ impl Random {
 /// How many mutations to try: `ONCEGATE_MUTATIONS`, else `few`.
 pub(crate) fn mutations(few: usize) -> usize {
     std::env::var("ONCEGATE_MUTATIONS").ok().map_or(few, |text| text.parse().expect("a number"))
+}
+
+/// A figure of a run, shown with `--nocapture`.
+#[expect(clippy::print_stdout, reason = "for who reads the run")]
+pub(crate) fn figure(text: &str) {
+    println!("{text}");
 }

@@ -168,6 +168,6 @@ pub(crate) fn another(n: u64) -> Ipv4Addr {
         (0xf000_0000, 4),
     ];
     let (prefix, bits) = BLOCKS[usize::try_from(n % 9).unwrap()];
-    let any = u32::try_from(n / 9 & 0xffff_ffff).unwrap();
-    Ipv4Addr::from(prefix | any & (u32::MAX >> bits))
+    let any = u32::try_from((n / 9) & 0xffff_ffff).unwrap();
+    Ipv4Addr::from(prefix | (any & (u32::MAX >> bits)))
 }

@@ -17,7 +17,7 @@ use oncegate_tests::{agent::Ask, conf::Conf, sidecar::Home, wait::PATIENCE};
 
 use crate::{
     asking::proxy_authorization,
-    random::{Random, mutations},
+    random::{Random, figure, mutations},
     spellings,
 };
 
@@ -122,7 +122,10 @@ fn nothing_is_reached(undeclared: &str, spellings: &[String]) {
     let faults = tried(sidecar.proxy, &bank, spellings, undeclared == "tunnel");
     assert!(faults.is_empty(), "{} of {}:\n{}", faults.len(), spellings.len() * 2, faults.join("\n"));
     assert_eq!(bank.came(), 0);
-    println!("addresses, undeclared hosts {undeclared}: {} spellings, two ways each", spellings.len());
+    figure(&format!(
+        "addresses, undeclared hosts {undeclared}: {} spellings, two ways each",
+        spellings.len()
+    ));
 }
 
 #[test]

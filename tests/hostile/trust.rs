@@ -22,7 +22,10 @@ use rustls::{
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use serde_json::Value;
 
-use crate::chains::{Row, rows};
+use crate::{
+    chains::{Row, rows},
+    random::figure,
+};
 
 /// The fewest rows that the matrix may come down to.
 const ROWS_MIN: usize = 40;
@@ -131,7 +134,7 @@ fn no_byte_goes_to_a_provider_that_does_not_prove_its_name() {
     let row = home.exposure("tickets");
     let good = u64::try_from(stands.iter().filter(|stand| stand.row.good).count()).unwrap();
     assert_eq!((row["consumed"].as_u64(), row["reserved"].as_u64()), (Some(good), Some(0)), "{row}");
-    println!("upstream trust: {} rows, {good} of them good", stands.len());
+    figure(&format!("upstream trust: {} rows, {good} of them good", stands.len()));
 }
 
 /// The planted defect: a proxy whose TLS takes every certificate.

@@ -173,7 +173,7 @@ pub(crate) fn judge_all(
         };
         faults.extend(judge(&expected, &seen));
     }
-    faults.extend(writes.iter().map(|(title, _)| format!("a write that nobody asked for: {title:?}")));
+    faults.extend(writes.keys().map(|title| format!("a write that nobody asked for: {title:?}")));
     faults.extend(ledger.keys().map(|title| format!("an effect that nobody asked for: {title:?}")));
     faults
 }
