@@ -17,7 +17,7 @@ use crate::receive::{self, Head, Via};
 use crate::said::Answering;
 use crate::state::{Sidecar, Snapshot};
 use crate::upstream::Body;
-use crate::{pipeline, respond};
+use crate::{git, pipeline, respond};
 
 /// Answers one request on a declared host. The configuration is the one of this moment, also inside an open
 /// tunnel; the request keeps it to its end.
@@ -26,13 +26,15 @@ pub async fn answer(sidecar: &Arc<Sidecar>, request: Request<Incoming>, via: Via
     let snapshot = sidecar.snapshot();
     let authority = via.authority.clone();
     let caller = via.caller.clone();
-    match read(sidecar, &snapshot, edition, request, via).await {
+    let git = git::Asked::of(&request);
+    let response = match read(sidecar, &snapshot, edition, request, via).await {
         Ok(response) => response,
         Err(refusal) => {
             pipeline::audit(sidecar, Listener::Proxy, &caller, None, &refusal).await;
             respond::refused(&refusal, snapshot.shape(&authority))
         }
-    }
+    };
+    git::worded(git, response)
 }
 
 async fn read(

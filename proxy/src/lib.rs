@@ -6,6 +6,7 @@ pub mod asking;
 pub mod drill;
 pub mod editions;
 pub mod front;
+pub mod git;
 pub mod inject;
 pub mod invoking;
 pub mod let_through;

@@ -28,6 +28,10 @@ const REASON_BYTES_MAX: usize = 170;
 /// Fields of a provider that are not passed on: retry hints make clients send again, and ours are ours alone.
 const NOT_PASSED_ON: [&str; 3] = ["retry-after", "stripe-should-retry", "x-should-retry"];
 
+/// The sentence of an answer of ours, whole: kept beside the response for a shape that is given it later.
+#[derive(Clone, Debug)]
+pub struct Sentence(pub String);
+
 /// Gives what was said a shape. `shape` is the adapter in whose error format answers of ours are given.
 #[must_use]
 pub fn proxied(said: &Said, shape: Option<&Adapter>) -> Response<Body> {
@@ -188,6 +192,7 @@ fn own(code: Code, sentence: &str, effect: Option<&EffectId>, shape: Option<&Ada
         set(&mut response, "oncegate-effect", effect.as_str());
     }
     set_reason(&mut response, sentence);
+    response.extensions_mut().insert(Sentence(sentence.to_owned()));
     response
 }
 

@@ -27,7 +27,7 @@ use crate::receive::Via;
 use crate::state::Sidecar;
 use crate::upstream::dial::{self, Destination};
 use crate::upstream::{Body, whole};
-use crate::{front, logged, respond};
+use crate::{front, git, logged, respond};
 
 /// For the agent's side of the TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(15);
@@ -118,7 +118,8 @@ async fn intercept(
                 Inside::Governed => still_known(&sidecar, request, via, &proof).await,
                 Inside::Refused(refusal) => {
                     logged::refused(&sidecar, &via.caller, None, Listener::Proxy, &refusal);
-                    respond::refused(&refusal, sidecar.snapshot().shape(&via.authority))
+                    let refused = respond::refused(&refusal, sidecar.snapshot().shape(&via.authority));
+                    git::worded(git::Asked::of(&request), refused)
                 }
             })
         }

@@ -33,9 +33,19 @@ class Client(typing.NamedTuple):
     pinned: bool = True
     on: str = ""
 
+    def __str__(self):
+        return self.name
+
     @property
     def missing(self):
         return shutil.which(self.program) is None
+
+    @property
+    def bare(self):
+        """A single write without the two files, if it is said to need none."""
+        if self.needs != VARIABLES or not self.pinned:
+            return None
+        return ("env", "--unset=PYTHONPATH", "--unset=NODE_OPTIONS", *self.command, "bare")
 
 
 def _python(name, title, needs=VARIABLES, shown="str(exception)"):
@@ -78,8 +88,10 @@ CLIENTS = [
     *_node("axios", "axios", "error.response.data", (VARIABLES, VARIABLES)),
     _command("curl", "curl --fail-with-body", "standard output"),
     _command("curl-f", "curl -f", "the head, with --dump-header"),
-    _command("git", "git push", "the trace, with GIT_TRACE_CURL"),
+    _command("git", "git push", "standard error"),
     Client("go", "Go net/http", (BUILT / "agent-go", "go"), "go", VARIABLES, "response.Status", pinned=False),
+    Client("java", "Java HttpClient", ("java", "-cp", BUILT, "Agent", "java"), "javac", VARIABLES, "response.body()",
+           pinned=False),
 ]
 
 

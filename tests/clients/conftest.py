@@ -1,4 +1,5 @@
-"""One sidecar and one stand-in for all clients. Each client runs behind `oncegate run`, two at a time, once."""
+"""One sidecar and one stand-in for all clients. Each client runs behind `oncegate run` once, two at a time; those
+that need no file of ours run a second time, without."""
 
 import base64
 import concurrent.futures
@@ -42,6 +43,7 @@ def sidecar(stand_in, tmp_path_factory):
     ca_file = tmp_path_factory.getbasetemp() / "provider" / "ca.pem"
     hosts = [host(name, stand_in.port, ca_file, f"credential = {CREDENTIALS.get(name, BEARER)}") for name in HOSTS]
     callers = {client.name: Caller(f"og_{client.name}_5c1d7e90aa42", ["actions:invoke"]) for client in CLIENTS}
+    callers["bare"] = Caller("og_bare_1d3a9c70be65", ["actions:invoke"])
     callers["ops"] = Caller("og_ops_e7b3f6012d98", ["actions:invoke"])
     declared = "\n".join([*hosts, (HERE / "declared.toml").read_text()])
     sidecar = Sidecar(tmp_path_factory.mktemp("sidecar"), callers, declared, {"PROVIDER_KEY": SECRET})
@@ -61,17 +63,31 @@ def built():
     if shutil.which("go"):
         command = ["go", "build", "-o", BUILT / "agent-go", PROGRAMS / "agent.go"]
         subprocess.run(command, env=environment(), check=True)
+    if shutil.which("javac"):
+        subprocess.run(["javac", "-d", BUILT, PROGRAMS / "Agent.java"], env=environment(), check=True)
 
 
 @pytest.fixture(scope="session")
-def ran(request, sidecar, built):
-    """By client: what comes of what it printed. Those that no test asks for are not run."""
+def started(request, sidecar, built):
+    """By client: what comes of what the client printed. Those that no test asks for are not run."""
     wanted = {item.callspec.params["client"] for item in request.session.items if hasattr(item, "callspec")}
+    here = [client for client in CLIENTS if client in wanted and not client.missing]
 
-    def run(client):
-        done = sidecar.run(client.name, *client.command)
+    def run(caller, command):
+        done = sidecar.run(caller, *command)
         assert SECRET not in done.stdout + done.stderr
         return json.loads(done.stdout)
 
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
-        yield {client: pool.submit(run, client) for client in CLIENTS if client in wanted and not client.missing}
+        yield {"ran": {client: pool.submit(run, client.name, client.command) for client in here},
+               "bare": {client: pool.submit(run, "bare", client.bare) for client in here if client.bare}}
+
+
+@pytest.fixture(scope="session")
+def ran(started):
+    return started["ran"]
+
+
+@pytest.fixture(scope="session")
+def bare(started):
+    return started["bare"]

@@ -12,7 +12,7 @@ from provider import READS, Answer, Provider, document
 
 HOSTS = ("api.stripe.com", "api.resend.com", "api.github.com", "api.openai.com", "api.anthropic.com", "desk.test",
          "git.test")
-CASES = ("success", "lost", "denied", "pending")
+CASES = ("success", "lost", "denied", "pending", "bare")
 NOT_FOUND = document(404, {"message": "no such thing", "error": {"message": "no such thing"}})
 
 

@@ -14,11 +14,15 @@ PENDING = (r"A person has to approve this first \((apr_\w+)\)\. Nothing was sent
            r"request once\.")
 
 
-@pytest.fixture(params=CLIENTS, ids=lambda client: client.name)
+def installed(client):
+    if client.missing:
+        pytest.skip(f"{client.program} is not installed here")
+    return client
+
+
+@pytest.fixture(params=CLIENTS, ids=str)
 def client(request):
-    if request.param.missing:
-        pytest.skip(f"{request.param.program} is not installed here")
-    return request.param
+    return installed(request.param)
 
 
 @pytest.fixture
@@ -73,6 +77,13 @@ def test_the_client_asks_once(client, saw, sidecar):
     assert sum("a repeat" in line for line in told) == 2, told
     assert sum("waits for a person" in line for line in told) == 1, told
     assert sum("refused; nothing was sent" in line for line in told) == 1, told
+
+
+@pytest.mark.parametrize("client", [client for client in CLIENTS if client.bare], ids=str)
+def test_the_variables_are_enough(client, bare, stand_in):
+    """For a client that is said to need no more: without the two files it is governed just the same."""
+    assert bare[installed(client)].result()["saw"]["bare"]["answer"]
+    assert stand_in.count(client.name, "bare") == 1
 
 
 def test_the_credential_is_the_sidecars(client, saw, stand_in):

@@ -1,5 +1,6 @@
 // What an agent runs: the published Node clients as they come. They know a placeholder for a key, and nothing of
-// Oncegate. Called with a client and the name to use for it; prints what the client saw, as JSON.
+// Oncegate. Called with a client and the name to use for it; prints what the client saw, as JSON. With one more word it
+// makes a single write.
 //
 // Each client makes one write (`make`), the same write in a size or place that a person has to approve (`makeLarge`),
 // and a write that nobody declared (`makeOther`). They give the id of what was made, or throw what the client throws.
@@ -153,14 +154,16 @@ function version(name) {
   return name === null ? null : JSON.parse(readFileSync(manifest)).version;
 }
 
-const [, , which, name] = process.argv;
-const client = await CLIENTS[which].start();
-const done = {
+const all = async (client, name) => ({
   success: await saw(client.make, `${name}-success`),
   'success again': await saw(client.make, `${name}-success`),
   lost: await saw(client.make, `${name}-lost`),
   'lost again': await saw(client.make, `${name}-lost`),
   denied: await saw(client.makeOther, `${name}-denied`),
   pending: await saw(client.makeLarge, `${name}-pending`),
-};
+});
+
+const [, , which, name, only] = process.argv;
+const client = await CLIENTS[which].start();
+const done = only ? { [only]: await saw(client.make, `${name}-${only}`) } : await all(client, name);
 process.stdout.write(JSON.stringify({ version: version(CLIENTS[which].package), saw: done }));

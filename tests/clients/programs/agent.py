@@ -1,5 +1,5 @@
 """What an agent runs: the published Python clients as they come. They know a placeholder for a key, and nothing of
-Oncegate. Called with a client's name; prints what the client saw, as JSON.
+Oncegate. Called with a client's name; prints what the client saw, as JSON. With one more word it makes a single write.
 
 Each client makes one write (`make`), the same write in a size or place that a person has to approve (`make_large`), and
 a write that nobody declared (`make_other`). They give the id of what was made, or raise what the client raises.
@@ -204,10 +204,13 @@ def tell(version, client, name):
     json.dump({"version": version, "saw": done}, sys.stdout)
 
 
-def main(name):
+def main(name, only=None):
     client = CLIENTS[name]()
-    tell(importlib.metadata.version(client.package), client, name)
+    if only:
+        json.dump({"saw": {only: saw(client.make, f"{name}-{only}")}}, sys.stdout)
+    else:
+        tell(importlib.metadata.version(client.package), client, name)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

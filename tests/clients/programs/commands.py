@@ -1,8 +1,6 @@
 """What an agent runs in a shell: curl and git, as they come. Called with a client's name; prints what was seen, as JSON."""
 
 import json
-import os
-import pathlib
 import re
 import subprocess
 import sys
@@ -56,12 +54,9 @@ class Git:
         return ended(["git", "--version"]).stdout.split()[2]
 
     def _git(self, *arguments):
-        trace = pathlib.Path(self.folder.name, "trace")
-        done = ended(["git", *arguments], cwd=self.folder.name, env={**os.environ, "GIT_TRACE_CURL": str(trace)})
+        done = ended(["git", *arguments], cwd=self.folder.name)
         if done.returncode:
-            raise Refused(f"exit {done.returncode}", {"standard error": done.stderr, "standard output": done.stdout,
-                                                      "the trace, with GIT_TRACE_CURL": trace.read_text()})
-        trace.unlink(missing_ok=True)
+            raise Refused(f"exit {done.returncode}", {"standard error": done.stderr, "standard output": done.stdout})
         return done.stderr
 
     def make(self, name):
