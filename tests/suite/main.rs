@@ -47,6 +47,7 @@ mod observed;
 mod planted_secret;
 mod promises;
 mod promises_kept;
+mod python;
 mod refusals;
 mod reload;
 mod secrets;

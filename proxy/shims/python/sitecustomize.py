@@ -90,15 +90,19 @@ class _AfterImport:
         return spec
 
 
+def _apply(patch, module):
+    try:
+        patch(module)
+    except Exception as error:  # A version that looks different must still import.
+        sys.stderr.write("oncegate: cannot prepare %s: %s\n" % (module.__name__, error))
+
+
 def _wrap(loader, patch):
     original = loader.exec_module
 
     def exec_module(module):
         original(module)
-        try:
-            patch(module)
-        except Exception as error:  # A version that looks different must still import.
-            sys.stderr.write("oncegate: cannot prepare %s: %s\n" % (module.__name__, error))
+        _apply(patch, module)
 
     try:
         # On the instance, so that the loader keeps its type for whoever looks at it.
@@ -118,5 +122,8 @@ def _run_the_shadowed_one():
     spec.loader.exec_module(module)
 
 
+# A line of a .pth file may have imported one before.
+for _name in [_name for _name in _PATCHES if _name in sys.modules]:
+    _apply(_PATCHES[_name], sys.modules[_name])
 sys.meta_path.insert(0, _AfterImport())
 _run_the_shadowed_one()
