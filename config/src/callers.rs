@@ -48,8 +48,13 @@ fn caller(table: &Table<'_>, entry: &Entry<'_>, facts: &mut Facts) -> Caller {
         }
         Some(listen)
     });
+    let transparent_listen = table.read("transparent_listen", |node| {
+        let address = socket(node)?;
+        facts.listens(node.place, &address);
+        Some(address)
+    });
     // Whoever has a listener of their own is known by it; everyone else needs a key.
-    let hashes = if table.get("listen").is_some() {
+    let hashes = if table.get("listen").or_else(|| table.get("transparent_listen")).is_some() {
         table.read("key_sha256", |node| key_hashes(node, entry, facts))
     } else {
         table.need("key_sha256", |node| key_hashes(node, entry, facts))
@@ -58,7 +63,7 @@ fn caller(table: &Table<'_>, entry: &Entry<'_>, facts: &mut Facts) -> Caller {
     scopes.sort();
     scopes.dedup();
     let expires = table.read("expires", moment);
-    Caller { keys: hashes.unwrap_or_default(), expires, scopes, listen }
+    Caller { keys: hashes.unwrap_or_default(), expires, scopes, listen, transparent_listen }
 }
 
 fn key_hashes(node: &Node<'_>, entry: &Entry<'_>, facts: &mut Facts) -> Option<Vec<Key>> {

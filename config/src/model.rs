@@ -126,6 +126,8 @@ pub struct Caller {
     pub scopes: Vec<Scope>,
     /// A proxy port or Unix socket of its own: whoever connects there is this caller.
     pub listen: Option<CallerListen>,
+    /// A port to which its connections to port 443 are redirected: whoever connects there is this caller.
+    pub transparent_listen: Option<SocketAddr>,
 }
 
 /// A key of a caller: `"…"`, or `{ sha256 = "…", expires = "…" }`.

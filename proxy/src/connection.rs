@@ -18,7 +18,7 @@ use oncegate_policy::url_template::Scheme;
 
 use crate::asking::Listener;
 use crate::canned::Canned;
-use crate::listener::{Door, Ends, Seat, stopped};
+use crate::listener::{Seat, stopped};
 use crate::own::{self, Ours, Own};
 use crate::proof::{self, Proof};
 use crate::receive::Via;
@@ -39,11 +39,10 @@ pub async fn serve(
     sidecar: Arc<Sidecar>,
     own: Arc<Own>,
     stream: Box<dyn Stream>,
-    (door, ends): (Door, Option<Ends>),
+    bound: Option<Proof>,
     seat: Seat,
 ) {
     let mut stop = seat.stop.clone();
-    let bound = door.proof(ends).await;
     let service = service_fn(move |request| {
         let (sidecar, own) = (Arc::clone(&sidecar), Arc::clone(&own));
         let (bound, seat) = (bound.clone(), seat.clone());

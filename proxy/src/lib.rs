@@ -28,8 +28,11 @@ pub mod canned;
 pub mod connection;
 pub mod listener;
 pub mod own;
+pub mod peeked;
 pub mod peer;
 pub mod run_port;
+pub mod sockets;
+pub mod transparent;
 pub mod tunnel;
 
 pub mod adapting;

@@ -11,13 +11,13 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 
-use crate::connection;
 use crate::metrics::Open;
 use crate::own::Own;
 use crate::peer;
 use crate::proof::Proof;
 use crate::state::Sidecar;
 use crate::upstream::wire::Stream;
+use crate::{connection, transparent};
 
 /// After a failed accept (descriptors exhausted, for example) the listener waits this long and goes on.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -87,6 +87,8 @@ pub enum Door {
     Anyone,
     /// For the caller whose own listener this is.
     Caller(CallerName),
+    /// For the caller whose connections are redirected here: TLS from the first byte.
+    Transparent(CallerName),
     /// For the caller of the run whose own port this is.
     Run {
         /// The run's token.
@@ -102,6 +104,7 @@ impl Door {
         match self {
             Self::Anyone => None,
             Self::Caller(name) => Some(Proof::OwnListener(name)),
+            Self::Transparent(name) => Some(Proof::OwnTransparent(name)),
             Self::Run { proof, user: None } => Some(proof),
             Self::Run { proof, user: Some(user) } => {
                 let Ends { peer, here } = ends?;
@@ -148,7 +151,7 @@ pub async fn serve(
             Ok(Accepted { stream, ends }) => {
                 let open = sidecar.metrics.connection();
                 let seat = Seat { stop: stop.clone(), _open: open, _permit: Arc::new(permit) };
-                connections.spawn(connection::serve(
+                connections.spawn(attend(
                     Arc::clone(&sidecar),
                     Arc::clone(&own),
                     stream,
@@ -179,6 +182,20 @@ pub async fn serve(
         && let Err(error) = std::fs::remove_file(path)
     {
         tracing::debug!(%error, "the socket's file could not be removed");
+    }
+}
+
+async fn attend(
+    sidecar: Arc<Sidecar>,
+    own: Arc<Own>,
+    stream: Box<dyn Stream>,
+    (door, ends): (Door, Option<Ends>),
+    seat: Seat,
+) {
+    let tls_at_once = matches!(door, Door::Transparent(_));
+    match door.proof(ends).await {
+        Some(proof) if tls_at_once => transparent::serve(sidecar, stream, proof, seat).await,
+        bound => connection::serve(sidecar, own, stream, bound, seat).await,
     }
 }
 

@@ -24,7 +24,7 @@ use crate::upstream::{Body, whole};
 /// Where we listen ourselves.
 pub struct Own {
     /// Every port at which agents connect.
-    pub proxies: Ports,
+    pub proxies: Arc<Ports>,
     /// The control listener.
     pub control: SocketAddr,
     /// What it serves.
@@ -44,6 +44,18 @@ impl Ports {
     /// It is closed.
     pub fn remove(&self, port: SocketAddr) {
         self.0.write().unwrap_or_else(PoisonError::into_inner).retain(|open| *open != port);
+    }
+
+    /// Whether somebody who connected from `local` to `peer` has reached one of them, by whatever name.
+    #[must_use]
+    pub fn reached(&self, local: SocketAddr, peer: SocketAddr) -> bool {
+        let (here, there) = (local.ip().to_canonical(), peer.ip().to_canonical());
+        let this_machine = there.is_loopback() || here == there;
+        let leads = |port: &SocketAddr| {
+            let at = port.ip().to_canonical();
+            port.port() == peer.port() && (at == there || at.is_unspecified() && this_machine)
+        };
+        self.0.read().unwrap_or_else(PoisonError::into_inner).iter().any(leads)
     }
 
     /// Whether a target names one of them.
@@ -137,6 +149,21 @@ fn names(listen: SocketAddr, target: &Authority) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_connection_to_ourselves_is_known() {
+        let reached = |listen: &str, local: &str, peer: &str| {
+            let at = |text: &str| text.parse::<SocketAddr>().unwrap();
+            Ports::from(vec![at(listen)]).reached(at(local), at(peer))
+        };
+        assert!(reached("127.0.0.1:8443", "127.0.0.1:5000", "127.0.0.1:8443"));
+        assert!(reached("127.0.0.1:8443", "[::ffff:127.0.0.1]:5000", "[::ffff:127.0.0.1]:8443"));
+        assert!(reached("0.0.0.0:443", "10.0.0.7:5000", "10.0.0.7:443"), "by an address of this machine");
+        assert!(reached("[::]:443", "127.0.0.1:5000", "127.0.0.2:443"));
+        assert!(!reached("0.0.0.0:443", "10.0.0.7:5000", "10.0.0.8:443"), "another machine");
+        assert!(!reached("127.0.0.1:8443", "127.0.0.1:5000", "127.0.0.1:8444"), "another port");
+        assert!(!reached("127.0.0.1:8443", "127.0.0.1:5000", "127.0.0.2:8443"), "another address");
+    }
 
     #[test]
     fn every_spelling_of_ours_is_known() {

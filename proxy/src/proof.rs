@@ -20,6 +20,8 @@ pub fn digest(key: &str) -> Digest32 {
 pub enum Proof {
     /// It came in where only this caller is let in.
     OwnListener(CallerName),
+    /// It was redirected to where only this caller's connections are.
+    OwnTransparent(CallerName),
     /// A configured key or a run's token.
     Key {
         /// Whose key it is said to be, where that was said.
@@ -38,6 +40,11 @@ impl Proof {
                 let snapshot = sidecar.snapshot();
                 let listens = snapshot.living_caller(name, sidecar.clock.now())?.listen.is_some();
                 listens.then(|| name.clone())
+            }
+            Self::OwnTransparent(name) => {
+                let snapshot = sidecar.snapshot();
+                let caller = snapshot.living_caller(name, sidecar.clock.now())?;
+                caller.transparent_listen.is_some().then(|| name.clone())
             }
             Self::Key { named, digest } => {
                 let caller = sidecar.caller_for_key(digest)?;

@@ -248,8 +248,8 @@ impl<'a> Turn<'a> {
         let ready = move || {
             let mut loaded = load::judge(&file, &texts)?;
             let next_start = keep_what_cannot_change(&running.config, &mut loaded.config);
-            let snapshot =
-                Snapshot::new(loaded.config.clone(), loaded.directory.clone(), Arc::clone(&running.vault))?;
+            let (vault, ours) = (Arc::clone(&running.vault), Arc::clone(&running.ours));
+            let snapshot = Snapshot::new(loaded.config.clone(), loaded.directory.clone(), vault, ours)?;
             Ok(Ready { loaded, snapshot, next_start })
         };
         tokio::task::spawn_blocking(ready).await?
@@ -350,10 +350,13 @@ fn keep_what_cannot_change(running: &Config, next: &mut Config) -> Vec<&'static 
     keep("[ca]", (&running.ca_dir, &running.trust_dir) == (&next.ca_dir, &next.trust_dir));
     // A caller's listener that is taken away lets nobody in from now on; only a new one has to wait.
     let listens = |(name, caller): (_, &oncegate_config::model::Caller)| {
-        let bound = running.callers.get(name).and_then(|known| known.listen.as_ref());
-        caller.listen.is_none() || caller.listen.as_ref() == bound
+        let bound = running.callers.get(name);
+        let plain = bound.and_then(|known| known.listen.as_ref());
+        let transparent = bound.and_then(|known| known.transparent_listen);
+        (caller.listen.is_none() || caller.listen.as_ref() == plain)
+            && (caller.transparent_listen.is_none() || caller.transparent_listen == transparent)
     };
-    keep("[callers] listen", next.callers.iter().all(listens));
+    keep("[callers] listen, transparent_listen", next.callers.iter().all(listens));
     next.proxy.listen = running.proxy.listen;
     next.proxy.max_connections = running.proxy.max_connections;
     // What protects a listener goes with its address: another one's must not open this one.

@@ -1,5 +1,6 @@
 //! Start and stop: the parts put together, listeners bound, everything that runs in the background.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -8,12 +9,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use oncegate_certs::{Authority, Leaves};
-use oncegate_config::model::CallerListen;
 use oncegate_policy::caller::CallerName;
 use oncegate_policy::id::OwnerId;
 use oncegate_store::{OpenError, Store, StoreError, StoreOptions};
 use thiserror::Error;
-use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -21,9 +20,10 @@ use crate::clock::Clock;
 use crate::control::serving::{self, Api, Bounds};
 use crate::listener::{self, Door, Socket};
 use crate::load::Loaded;
-use crate::own::Own;
+use crate::own::{Own, Ports};
 use crate::reload::Files;
 use crate::run_port::RunPorts;
+use crate::sockets::{self, OwnPorts, address, bind};
 use crate::state::{Sidecar, Snapshot, SnapshotError, new_ulid};
 use crate::traced::Traces;
 use crate::vault::{Vault, VaultError};
@@ -87,6 +87,7 @@ pub struct Running {
     sidecar: Arc<Sidecar>,
     proxy: SocketAddr,
     control: SocketAddr,
+    own_ports: BTreeMap<CallerName, OwnPorts>,
     bundle: PathBuf,
     ca_pem: PathBuf,
     run_ports: RunPorts,
@@ -105,7 +106,7 @@ pub async fn start(loaded: Loaded, options: Options) -> Result<Running, StartErr
     let Loaded { config, directory, .. } = loaded;
     let proxy = bind("the proxy", config.proxy.listen).await?;
     let control = bind("the control API", config.control.listen).await?;
-    let own = own_sockets(&config.callers, &directory).await?;
+    let mut sockets = sockets::of_callers(&config.callers, &directory).await?;
 
     let (leaves, bundle) = trust(&directory.join(&config.ca_dir), &trust_dir, &options.clock)?;
 
@@ -119,41 +120,30 @@ pub async fn start(loaded: Loaded, options: Options) -> Result<Running, StartErr
     let limits = config.limits.clone();
     let vault = Vault::open(&config, &directory).await?;
     vault.seal_what_is_not()?;
-    let snapshot = Snapshot::new(config, directory, Arc::new(vault))?;
+    let proxy_addr = address("the proxy", &proxy)?;
+    let control_addr = address("the control API", &control)?;
+    sockets.insert(0, (Socket::Tcp(proxy), Door::Anyone));
+    let (ports, own_ports) = sockets::ports(&sockets)?;
+    let ours = Arc::new(Ports::from(ports));
+    let snapshot = Snapshot::new(config, directory, Arc::new(vault), Arc::clone(&ours))?;
     let store = Store::open(store_options, OwnerId::from_ulid(&new_ulid()), now)?;
     for difference in store.sync_limits(limits, now).await? {
         tracing::info!(difference, "a limit differs from what was recorded");
     }
-    let proxy_addr = address("the proxy", &proxy)?;
-    let control_addr = address("the control API", &control)?;
     let sidecar = Arc::new(Sidecar::new(store, options.clock, leaves, files, snapshot));
 
     let (stop, stopped) = watch::channel(false);
     trace(&sidecar, &stopped);
     let routes = control::router(Arc::clone(&sidecar), stopped.clone());
     let api = Api { routes, bounds: Bounds::default(), stop: stopped.clone() };
-    let mut sockets = vec![(Socket::Tcp(proxy), Door::Anyone)];
-    sockets.extend(own.into_iter().map(|(caller, socket)| (socket, Door::Caller(caller))));
-    let here = Arc::new(Own { proxies: ports(&sockets)?.into(), control: control_addr, api: api.clone() });
+    let here = Arc::new(Own { proxies: ours, control: control_addr, api: api.clone() });
     let run_ports = RunPorts {
         sidecar: Arc::downgrade(&sidecar),
         own: Arc::downgrade(&here),
         stop: stopped.clone(),
         grace: options.grace,
     };
-    let listeners = sockets
-        .into_iter()
-        .map(|(socket, door)| {
-            tokio::spawn(listener::serve(
-                Arc::clone(&sidecar),
-                Arc::clone(&here),
-                socket,
-                door,
-                stopped.clone(),
-                options.grace,
-            ))
-        })
-        .collect();
+    let listeners = listen(&sidecar, &here, sockets, &stopped, options.grace);
     let background = vec![
         tokio::spawn(reconciler::run(Arc::clone(&sidecar), stopped.clone())),
         tokio::spawn(serving::serve(Arc::clone(&sidecar), control, api, options.grace)),
@@ -163,6 +153,7 @@ pub async fn start(loaded: Loaded, options: Options) -> Result<Running, StartErr
         sidecar,
         proxy: proxy_addr,
         control: control_addr,
+        own_ports,
         bundle,
         ca_pem,
         run_ports,
@@ -170,6 +161,21 @@ pub async fn start(loaded: Loaded, options: Options) -> Result<Running, StartErr
         listeners,
         background,
     })
+}
+
+/// Each socket in a task of its own.
+fn listen(
+    sidecar: &Arc<Sidecar>,
+    own: &Arc<Own>,
+    sockets: Vec<(Socket, Door)>,
+    stopped: &watch::Receiver<bool>,
+    grace: Duration,
+) -> Vec<JoinHandle<()>> {
+    let serve = |(socket, door)| {
+        let (sidecar, own) = (Arc::clone(sidecar), Arc::clone(own));
+        tokio::spawn(listener::serve(sidecar, own, socket, door, stopped.clone(), grace))
+    };
+    sockets.into_iter().map(serve).collect()
 }
 
 /// The CA, and the files that make agents trust it; and where the bundle is.
@@ -190,60 +196,6 @@ fn trace(sidecar: &Sidecar, stopped: &watch::Receiver<bool>) {
     }
 }
 
-async fn bind(what: &'static str, at: SocketAddr) -> Result<TcpListener, StartError> {
-    TcpListener::bind(at).await.map_err(|source| StartError::Listen { what, at: at.to_string(), source })
-}
-
-/// Every port at which agents connect.
-fn ports(sockets: &[(Socket, Door)]) -> Result<Vec<SocketAddr>, StartError> {
-    let mut ports = Vec::new();
-    for (socket, _) in sockets {
-        let failed =
-            |source| StartError::Listen { what: "a proxy port", at: "its own address".to_owned(), source };
-        ports.extend(socket.address().map_err(failed)?);
-    }
-    Ok(ports)
-}
-
-fn address(what: &'static str, listener: &TcpListener) -> Result<SocketAddr, StartError> {
-    listener.local_addr().map_err(|source| StartError::Listen {
-        what,
-        at: "its own address".to_owned(),
-        source,
-    })
-}
-
-/// Listeners of one caller each.
-async fn own_sockets(
-    callers: &std::collections::BTreeMap<CallerName, oncegate_config::model::Caller>,
-    directory: &Path,
-) -> Result<Vec<(CallerName, Socket)>, StartError> {
-    let mut sockets = Vec::new();
-    for (name, caller) in callers {
-        let socket = match &caller.listen {
-            None => continue,
-            Some(CallerListen::Tcp(at)) => Socket::Tcp(bind("a caller's own port", *at).await?),
-            Some(CallerListen::Unix(path)) => unix(&directory.join(path))?,
-        };
-        sockets.push((name.clone(), socket));
-    }
-    Ok(sockets)
-}
-
-/// A socket that only this user may connect to. A file left by a process that was killed is replaced, a living
-/// listener's is not.
-fn unix(path: &Path) -> Result<Socket, StartError> {
-    let failed =
-        |source| StartError::Listen { what: "a caller's own socket", at: path.display().to_string(), source };
-    if path.exists() && std::os::unix::net::UnixStream::connect(path).is_err() {
-        std::fs::remove_file(path).map_err(failed)?;
-    }
-    let before = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o177));
-    let bound = UnixListener::bind(path);
-    rustix::process::umask(before);
-    Ok(Socket::Unix(bound.map_err(failed)?, path.to_owned()))
-}
-
 impl Running {
     /// Where agents connect.
     #[must_use]
@@ -255,6 +207,12 @@ impl Running {
     #[must_use]
     pub fn control_addr(&self) -> SocketAddr {
         self.control
+    }
+
+    /// Ports that stand for one caller each.
+    #[must_use]
+    pub fn own_ports(&self) -> &BTreeMap<CallerName, OwnPorts> {
+        &self.own_ports
     }
 
     /// System roots and our CA, in one file.

@@ -25,6 +25,7 @@ use crate::clock::Clock;
 use crate::control::tls::{self, ControlTlsError};
 use crate::editions::Editions;
 use crate::metrics::Metrics;
+use crate::own::Ports;
 use crate::proof::Digest32;
 use crate::reload::Files;
 use crate::run_tokens::RunTokens;
@@ -76,6 +77,8 @@ pub struct Snapshot {
     pub directory: PathBuf,
     /// What was put through the API; one for all configurations.
     pub vault: Arc<Vault>,
+    /// Where agents connect, and what is never dialled; one for all configurations.
+    pub ours: Arc<Ports>,
     /// Which action a request means.
     pub router: Router,
     /// What each action means at its provider.
@@ -120,7 +123,12 @@ impl Snapshot {
     ///
     /// # Errors
     /// A `ca_file` that cannot be read or holds no certificate.
-    pub fn new(config: Config, directory: PathBuf, vault: Arc<Vault>) -> Result<Self, SnapshotError> {
+    pub fn new(
+        config: Config,
+        directory: PathBuf,
+        vault: Arc<Vault>,
+        ours: Arc<Ports>,
+    ) -> Result<Self, SnapshotError> {
         let (router, _) = Router::build(config.routes());
         let adapters =
             config.actions.iter().map(|(name, action)| (name.clone(), adapting::adapter(action))).collect();
@@ -147,6 +155,7 @@ impl Snapshot {
             config,
             directory,
             vault,
+            ours,
             router,
             adapters,
             control_tls,
@@ -200,6 +209,7 @@ impl Snapshot {
             tls: (!host.plain).then(|| Arc::clone(trusted)),
             connect_to: host.connect_to.clone(),
             allow_private: host.allow_private,
+            ours: Arc::clone(&self.ours),
         });
         if known.len() < DESTINATIONS_MAX {
             known.insert(authority.clone(), Arc::clone(&destination));

@@ -14,9 +14,10 @@ use oncegate_config::model::Undeclared;
 use oncegate_policy::authority::Authority;
 use oncegate_policy::exchange::NotSent;
 use oncegate_policy::refusal::{Code, Refusal};
+use tokio::io::AsyncWriteExt;
 use tokio::time::Instant;
 use tokio_rustls::LazyConfigAcceptor;
-use tokio_rustls::server::TlsStream;
+use tokio_rustls::server::{StartHandshake, TlsStream};
 
 use crate::asking::Listener;
 use crate::canned::Canned;
@@ -24,8 +25,9 @@ use crate::connection::builder;
 use crate::listener::{Seat, stopped};
 use crate::proof::Proof;
 use crate::receive::Via;
-use crate::state::Sidecar;
+use crate::state::{Sidecar, Snapshot};
 use crate::upstream::dial::{self, Destination};
+use crate::upstream::wire::Stream;
 use crate::upstream::{Body, whole};
 use crate::{front, git, logged, respond};
 
@@ -36,7 +38,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What a tunnel is for.
 #[derive(Clone)]
-enum Inside {
+pub(crate) enum Inside {
     /// A declared host: requests are read.
     Governed,
     /// Every request inside gets this refusal: clients hide the body of a refused `CONNECT`.
@@ -45,11 +47,29 @@ enum Inside {
 
 impl Inside {
     /// The word in the metrics.
-    fn word(&self) -> &'static str {
+    pub(crate) fn word(&self) -> &'static str {
         match self {
             Self::Governed => "governed",
             Self::Refused(_) => "refused",
         }
+    }
+}
+
+/// What becomes of a connection to a host.
+pub(crate) enum Way {
+    /// Its TLS is ended here.
+    Inside(Inside),
+    /// Its bytes are passed on unread.
+    Blind,
+}
+
+/// By the configuration of this moment.
+pub(crate) fn way(snapshot: &Snapshot, authority: &Authority) -> Way {
+    let declared = snapshot.host(authority).is_some_and(|host| !host.plain);
+    match (declared, snapshot.config.proxy.undeclared_hosts) {
+        (true, _) => Way::Inside(Inside::Governed),
+        (false, Undeclared::Tunnel) => Way::Blind,
+        (false, Undeclared::Deny) => Way::Inside(Inside::Refused(front::undeclared_host(&authority.host))),
     }
 }
 
@@ -61,33 +81,28 @@ pub fn open(
     proof: Proof,
     mut seat: Seat,
 ) -> Response<Body> {
-    let snapshot = sidecar.snapshot();
-    let declared = snapshot.host(&via.authority).is_some_and(|host| !host.plain);
-    let refusal = || front::undeclared_host(&via.authority.host);
     let upgrade = hyper::upgrade::on(&mut request);
-    let inside = match (declared, snapshot.config.proxy.undeclared_hosts) {
-        (true, _) => Inside::Governed,
-        (false, Undeclared::Tunnel) => {
+    let sidecar = Arc::clone(sidecar);
+    let inside = match way(&sidecar.snapshot(), &via.authority) {
+        Way::Inside(Inside::Refused(refusal)) if via.authority.port != 443 => {
+            logged::refused(&sidecar, &via.caller, None, Listener::Proxy, &refusal);
+            return respond::refused(&refusal, None);
+        }
+        Way::Inside(inside) => inside,
+        Way::Blind => {
             let open = sidecar.metrics.tunnel("blind");
             tokio::spawn(async move {
                 let _open = open;
                 // Its bytes are not read, so there is no good moment to end it at.
                 tokio::select! {
-                    () = blind(upgrade, via.authority) => {}
+                    () = blind(&sidecar, upgrade, via.authority) => {}
                     () = stopped(&mut seat.stop) => {}
                 }
             });
             return Response::new(whole(Bytes::new()));
         }
-        (false, Undeclared::Deny) if via.authority.port == 443 => Inside::Refused(refusal()),
-        (false, Undeclared::Deny) => {
-            let refusal = refusal();
-            logged::refused(sidecar, &via.caller, None, Listener::Proxy, &refusal);
-            return respond::refused(&refusal, None);
-        }
     };
     let open = sidecar.metrics.tunnel(inside.word());
-    let sidecar = Arc::clone(sidecar);
     tokio::spawn(async move {
         let _open = open;
         let host = via.authority.clone();
@@ -110,6 +125,17 @@ async fn intercept(
         accepted = accept(&sidecar, upgrade, &via, inside) => accepted?,
         () = stopped(&mut seat.stop) => return Ok(()),
     };
+    serve(sidecar, tls, (via, proof), inside, seat).await
+}
+
+/// Serves what is inside a TLS of ours.
+pub(crate) async fn serve(
+    sidecar: Arc<Sidecar>,
+    tls: TlsStream<impl Stream + 'static>,
+    (via, proof): (Via, Proof),
+    inside: Inside,
+    mut seat: Seat,
+) -> Result<(), String> {
     let service = service_fn(move |request: Request<Incoming>| {
         let (sidecar, via, inside) = (Arc::clone(&sidecar), via.clone(), inside.clone());
         let proof = proof.clone();
@@ -144,23 +170,38 @@ async fn accept(
     via: &Via,
     inside: Inside,
 ) -> Result<(TlsStream<TokioIo<Upgraded>>, Inside), String> {
-    let text = |error: &dyn std::error::Error| crate::upstream::chain(error);
-    let upgraded = upgrade.await.map_err(|error| text(&error))?;
-    let accepting = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), TokioIo::new(upgraded));
-    let start = tokio::time::timeout(HANDSHAKE_TIMEOUT, accepting)
-        .await
-        .map_err(|_| "no TLS client hello in time".to_owned())?
-        .map_err(|error| text(&error))?;
+    let upgraded = upgrade.await.map_err(|error| crate::upstream::chain(&error))?;
+    let start = hello(TokioIo::new(upgraded)).await?;
     let sni = start.client_hello().server_name().map(str::to_owned);
     // SNI absent: an IP literal, or a very old client. Then the CONNECT target speaks alone.
     let name = sni.as_deref().map_or_else(|| via.authority.host.clone(), canonical);
     let inside = if name == via.authority.host { inside } else { Inside::Refused(two_hosts(&via.authority)) };
-    let config = sidecar.leaves.server_config(&name, sidecar.clock.system()).map_err(|error| text(&error))?;
-    let tls = tokio::time::timeout(HANDSHAKE_TIMEOUT, start.into_stream(config))
+    Ok((handshake(sidecar, start, &name).await?, inside))
+}
+
+/// Reads what an agent's TLS asks for.
+pub(crate) async fn hello<S: Stream>(stream: S) -> Result<StartHandshake<S>, String> {
+    let accepting = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), stream);
+    tokio::time::timeout(HANDSHAKE_TIMEOUT, accepting)
+        .await
+        .map_err(|_| "no TLS client hello in time".to_owned())?
+        .map_err(|error| crate::upstream::chain(&error))
+}
+
+/// Answers it with a leaf of ours for a name.
+pub(crate) async fn handshake<S: Stream>(
+    sidecar: &Sidecar,
+    start: StartHandshake<S>,
+    name: &str,
+) -> Result<TlsStream<S>, String> {
+    let config = sidecar
+        .leaves
+        .server_config(name, sidecar.clock.system())
+        .map_err(|error| crate::upstream::chain(&error))?;
+    tokio::time::timeout(HANDSHAKE_TIMEOUT, start.into_stream(config))
         .await
         .map_err(|_| "no TLS handshake in time".to_owned())?
-        .map_err(|error| text(&error))?;
-    Ok((tls, inside))
+        .map_err(|error| crate::upstream::chain(&error))
 }
 
 /// A caller that was taken out of the configuration while the tunnel was open, or whose key was, is refused at its
@@ -190,19 +231,83 @@ fn two_hosts(authority: &Authority) -> Refusal {
     Refusal::new(Code::Ambiguous, sentence)
 }
 
-/// Bytes both ways, unread, never with a credential, to a public address only.
-async fn blind(upgrade: OnUpgrade, authority: Authority) {
-    let destination = Destination { authority, tls: None, connect_to: None, allow_private: false };
-    let ended = async {
-        let mut upstream = dial::connect(&destination, Instant::now() + CONNECT_TIMEOUT)
-            .await
-            .map_err(|proof: NotSent| format!("{}: {}", proof.step(), proof.cause()))?;
-        let upgraded: Upgraded = upgrade.await.map_err(|error| error.to_string())?;
-        tokio::io::copy_bidirectional(&mut TokioIo::new(upgraded), &mut upstream)
-            .await
-            .map_err(|error| error.to_string())
+/// A blind tunnel, once the `CONNECT` is answered.
+async fn blind(sidecar: &Sidecar, upgrade: OnUpgrade, authority: Authority) {
+    let destination = unread(sidecar, authority);
+    let ended = match upgrade.await {
+        Ok(upgraded) => splice(&destination, (Vec::new(), TokioIo::new(upgraded))).await,
+        Err(error) => Err(error.to_string()),
     };
-    if let Err::<(u64, u64), String>(cause) = ended.await {
+    if let Err(cause) = ended {
         tracing::debug!(cause, host = %destination.authority, "a blind tunnel ended");
+    }
+}
+
+/// Where bytes go that are not read: to public addresses only.
+pub(crate) fn unread(sidecar: &Sidecar, authority: Authority) -> Destination {
+    let ours = Arc::clone(&sidecar.snapshot().ours);
+    Destination { authority, tls: None, connect_to: None, allow_private: false, ours }
+}
+
+/// Bytes both ways, never with a credential; first those that were read already.
+pub(crate) async fn splice(
+    destination: &Destination,
+    (read, mut stream): (Vec<u8>, impl Stream),
+) -> Result<(), String> {
+    let mut upstream = dial::connect(destination, Instant::now() + CONNECT_TIMEOUT)
+        .await
+        .map_err(|proof: NotSent| format!("{}: {}", proof.step(), proof.cause()))?;
+    upstream.write_all(&read).await.map_err(|error| error.to_string())?;
+    drop(read);
+    let passed = tokio::io::copy_bidirectional(&mut stream, &mut upstream).await;
+    passed.map(drop).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt;
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::own::Ports;
+
+    /// A destination at a listener of this machine, which an operator alone could declare.
+    fn at(port: u16, ours: Vec<std::net::SocketAddr>) -> Destination {
+        let authority = Authority::parse("127.0.0.1", Some(port)).unwrap();
+        let ours = Arc::new(Ports::from(ours));
+        Destination { authority, tls: None, connect_to: None, allow_private: true, ours }
+    }
+
+    #[tokio::test]
+    async fn what_was_read_goes_first_and_the_rest_follows() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let destination = at(listener.local_addr().unwrap().port(), Vec::new());
+        let (mut agent, stream) = tokio::io::duplex(64);
+        let spliced = tokio::spawn(async move { splice(&destination, (b"hello, ".to_vec(), stream)).await });
+        agent.write_all(b"world").await.unwrap();
+        let (mut provider, _) = listener.accept().await.unwrap();
+        let mut read = [0; 12];
+        provider.read_exact(&mut read).await.unwrap();
+        assert_eq!(&read, b"hello, world");
+        provider.write_all(b"and back").await.unwrap();
+        drop(provider);
+        let mut back = String::new();
+        agent.read_to_string(&mut back).await.unwrap();
+        assert_eq!(back, "and back");
+        drop(agent);
+        spliced.await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_leads_back_to_us_is_not_passed_on() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let here = listener.local_addr().unwrap();
+        let (_agent, stream) = tokio::io::duplex(64);
+        let refused = splice(&at(here.port(), vec![here]), (b"hello".to_vec(), stream)).await;
+        assert!(refused.unwrap_err().contains("leads back to this proxy"));
+        let (mut reached, _) = listener.accept().await.unwrap();
+        let mut seen = Vec::new();
+        reached.read_to_end(&mut seen).await.unwrap();
+        assert!(seen.is_empty(), "not a byte");
     }
 }

@@ -149,14 +149,26 @@ impl Agent {
             let mut again = Wire::new(wire.stream);
             return Err(refused(head, &mut again, &wire.seen));
         }
+        let host = authority.trim_end_matches(":443").to_owned();
+        Ok(self.secured(wire.stream, name, host, true).expect("TLS with the sidecar"))
+    }
+
+    /// TLS at once, as a client that knows no proxy: for a listener to which connections are redirected. `named` says
+    /// whether the name is asked for (SNI).
+    pub fn straight(&self, name: &str, named: bool) -> io::Result<Tunnel> {
+        self.secured(self.connect().stream, name, name.to_owned(), named)
+    }
+
+    fn secured(&self, mut stream: TcpStream, name: &str, host: String, named: bool) -> io::Result<Tunnel> {
+        let mut config = ClientConfig::clone(&self.tls);
+        config.enable_sni = named;
         let name = ServerName::try_from(name.to_owned()).unwrap();
-        let mut conn = ClientConnection::new(Arc::clone(&self.tls), name).unwrap();
+        let mut conn = ClientConnection::new(Arc::new(config), name).unwrap();
         while conn.is_handshaking() {
-            conn.complete_io(&mut wire.stream).expect("TLS with the sidecar");
+            conn.complete_io(&mut stream)?;
         }
         assert_ne!(conn.alpn_protocol(), Some(b"h2".as_slice()), "agents are offered HTTP/1.1 only");
-        let stream = StreamOwned::new(conn, wire.stream);
-        Ok(Tunnel { wire: Wire::new(stream), host: authority.trim_end_matches(":443").to_owned() })
+        Ok(Tunnel { wire: Wire::new(StreamOwned::new(conn, stream)), host })
     }
 
     /// A tunnel to a host's port 443.

@@ -135,7 +135,7 @@ impl Home {
                 let address = |name: &str| -> SocketAddr { ready[name].as_str().unwrap().parse().unwrap() };
                 let (proxy, control) = (address("proxy"), address("control"));
                 let ca = fs::read_to_string(self.path("ca/ca.pem")).expect("a CA was made");
-                Ok(Sidecar { child, proxy, control, ca, err })
+                Ok(Sidecar { child, proxy, control, ca, err, ready })
             }
         }
     }
@@ -254,9 +254,20 @@ pub struct Sidecar {
     pub control: SocketAddr,
     ca: String,
     err: PathBuf,
+    ready: Value,
 }
 
 impl Sidecar {
+    /// What it has said of where it listens.
+    pub fn ready(&self) -> &Value {
+        &self.ready
+    }
+
+    /// Somebody without a key at another of its listeners.
+    pub fn keyless(&self, at: SocketAddr) -> Agent {
+        Agent::new(at, &self.ca, "", "").authorized(None)
+    }
+
     /// Its process id.
     pub fn pid(&self) -> u32 {
         self.child.id()

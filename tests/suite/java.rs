@@ -8,7 +8,7 @@ use std::{
 };
 
 use oncegate_tests::{
-    agent::{Agent, Ask},
+    agent::Ask,
     binary::Build,
     conf::{BILLING_KEY, stripe_conf},
     sidecar::{Home, finish},
@@ -87,12 +87,6 @@ impl Drop for Held {
     }
 }
 
-/// An agent at a port, without credentials.
-fn keyless(home: &Home, at: SocketAddr) -> Agent {
-    let ca = std::fs::read_to_string(home.path("ca/ca.pem")).unwrap();
-    Agent::new(at, &ca, "", "").authorized(None)
-}
-
 #[test]
 fn a_run_has_a_port_of_its_own_for_as_long_as_it_lives() {
     let shop = Shop::open();
@@ -100,7 +94,7 @@ fn a_run_has_a_port_of_its_own_for_as_long_as_it_lives() {
     let (first, second) = (Held::start(&shop.home), Held::start(&shop.home));
     let (port, other) = (java_port(&first.options), java_port(&second.options));
     assert!(port.ip().is_loopback() && port != other && port != sidecar.proxy, "{port} {other}");
-    let answer = keyless(&shop.home, port).refund(None, REFUND);
+    let answer = sidecar.keyless(port).refund(None, REFUND);
     assert_eq!((answer.status, answer.outcome()), (200, "succeeded"), "{answer:?}");
     let same = sidecar.billing().refund(None, REFUND);
     assert_eq!(same.effect(), answer.effect(), "the same caller, and so the same refund");
@@ -109,12 +103,12 @@ fn a_run_has_a_port_of_its_own_for_as_long_as_it_lives() {
     let looping = sidecar.billing().tunnel_to(&port.to_string(), "localhost").err().unwrap();
     looping.assert_refused(400, "oncegate_invalid_request");
 
-    let mut open = keyless(&shop.home, port).tunnel("api.stripe.com");
+    let mut open = sidecar.keyless(port).tunnel("api.stripe.com");
     first.end();
     until("the port to be closed", || TcpStream::connect(port).err());
     drop(open.send(&Ask::refund(VARIED).bytes("api.stripe.com")));
     assert!(open.answer().is_err(), "a tunnel that was open is closed with it");
-    assert_eq!(keyless(&shop.home, other).refund(None, REFUND).status, 200, "the other run lives");
+    assert_eq!(sidecar.keyless(other).refund(None, REFUND).status, 200, "the other run lives");
     assert_eq!(shop.writes(), 1);
     second.end();
     assert_eq!(sidecar.stop(), 0);
@@ -130,7 +124,7 @@ fn no_port_is_opened_when_it_is_turned_off() {
     assert_eq!(done.code, 0, "{done:?}");
     // Refused at the proxy, rather than around it.
     assert_eq!(java_port(&done.out), sidecar.proxy);
-    let refused = keyless(&shop.home, sidecar.proxy).tunnel_to("api.stripe.com:443", "api.stripe.com");
+    let refused = sidecar.keyless(sidecar.proxy).tunnel_to("api.stripe.com:443", "api.stripe.com");
     assert_eq!(refused.err().unwrap().status, 407);
 }
 

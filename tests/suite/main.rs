@@ -53,3 +53,4 @@ mod reload;
 mod secrets;
 mod shop;
 mod traced;
+mod transparent;

@@ -69,6 +69,17 @@ fn callers() {
             &["1:10: missing key `key_sha256` in [callers.a]", "1:10: missing key `scopes` in [callers.a]"],
         ),
         ("[callers.a]\nlisten = \"unix:/run/a\"\nscopes = []", &[]),
+        ("[callers.a]\ntransparent_listen = \"127.0.0.1:8443\"\nscopes = []", &[]),
+        (
+            "[callers.a]\ntransparent_listen = \"unix:/run/a\"\nscopes = []",
+            &[
+                "2:22: `transparent_listen`: `unix:/run/a` is not an address and port such as `127.0.0.1:8080`",
+            ],
+        ),
+        (
+            "[callers.a]\nlisten = \"127.0.0.1:8443\"\ntransparent_listen = \"127.0.0.1:8443\"\nscopes = []",
+            &["3:22: `127.0.0.1:8443` is listened on already: see t.toml:2:10"],
+        ),
         (
             "[callers.a]\nlisten = \"unix:\"\nscopes = []",
             &["2:10: `listen`: the path after `unix:` is empty"],

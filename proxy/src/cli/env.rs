@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use super::environment::{Change, Place, REMOVED, applied, changes, proxy_url};
+use super::environment::{Change, PROXIES, Place, Proxy, REMOVED, applied, changes, proxy_url};
 use super::exit::{Exit, Stop};
 use super::{Common, print, shims};
 
@@ -20,6 +20,10 @@ pub(crate) struct EnvArgs {
     /// The caller's key; not needed when it has a listener of its own
     #[arg(long, env = "ONCEGATE_AGENT_KEY", hide_env_values = true)]
     key: Option<String>,
+    /// Only what makes clients trust the CA, for an agent whose connections are redirected to the caller's
+    /// transparent_listen
+    #[arg(long, conflicts_with = "key")]
+    transparent: bool,
     /// How to write it
     #[arg(long, value_enum, default_value = "sh")]
     shell: Shell,
@@ -39,6 +43,50 @@ enum Shell {
 pub(crate) fn run(common: &Common, args: &EnvArgs) -> Result<Exit, Stop> {
     let loaded = super::load(common)?;
     let (name, caller) = which_caller(&loaded, args.caller.as_deref())?;
+    let way = way(&loaded, (name, caller), args)?;
+    let trust_dir = loaded.trust_dir();
+    let (bundle, ca) = (trust_dir.join("bundle.pem"), trust_dir.join("ca.pem"));
+    if !bundle.exists() {
+        return Err(Stop::usage(format!(
+            "{} is not there yet: run `oncegate init` or start `oncegate serve` first",
+            bundle.display()
+        )));
+    }
+    let shims = shims::write(&trust_dir)?;
+    let url = way.as_ref().map(|way| proxy_url(&way.proxy.to_string(), way.credentials));
+    let proxy = way.as_ref().zip(url.as_ref()).map(|(way, url)| Proxy { url, java: way.proxy });
+    let changes = changes(&Place { proxy, bundle: &bundle, ca: &ca, shims: &shims });
+    let removed = if way.is_some() { REMOVED.to_vec() } else { [REMOVED.as_slice(), &PROXIES].concat() };
+    let shell = if common.json { Shell::Json } else { args.shell };
+    print::out(&written(&removed, &changes, shell)?);
+    // At the end: an `eval` without quotes makes one line of all, and a comment would hide what comes after it.
+    if way.is_some_and(|way| way.credentials.is_some()) && shell != Shell::Json {
+        print::out(&format!(
+            "# Java sends no proxy credentials and is refused here: give {name} a port of its own\n\
+             # (listen = \"127.0.0.1:PORT\") in the configuration, or start Java with `oncegate run`.\n"
+        ));
+    }
+    Ok(Exit::Done)
+}
+
+/// Where an agent connects, and what it says there.
+struct Way<'a> {
+    proxy: SocketAddr,
+    credentials: Option<(&'a CallerName, &'a str)>,
+}
+
+/// `None` where connections are redirected.
+fn way<'a>(
+    loaded: &Loaded,
+    (name, caller): (&'a CallerName, &Caller),
+    args: &'a EnvArgs,
+) -> Result<Option<Way<'a>>, Stop> {
+    if args.transparent {
+        return match caller.transparent_listen {
+            Some(_) => Ok(None),
+            None => Err(Stop::usage(format!("{name} has no transparent_listen in the configuration"))),
+        };
+    }
     let (listen, credentials) = match (&caller.listen, &args.key) {
         (Some(CallerListen::Tcp(listen)), _) => (*listen, None),
         (Some(CallerListen::Unix(_)) | None, Some(key)) => {
@@ -56,32 +104,7 @@ pub(crate) fn run(common: &Common, args: &EnvArgs) -> Result<Exit, Stop> {
             "the proxy's port is 0, so nobody knows it before it runs: give it one, or use `oncegate run`",
         ));
     }
-    let trust_dir = loaded.trust_dir();
-    let (bundle, ca) = (trust_dir.join("bundle.pem"), trust_dir.join("ca.pem"));
-    if !bundle.exists() {
-        return Err(Stop::usage(format!(
-            "{} is not there yet: run `oncegate init` or start `oncegate serve` first",
-            bundle.display()
-        )));
-    }
-    let shims = shims::write(&trust_dir)?;
-    let proxy = reachable(listen);
-    let changes = changes(&Place {
-        proxy_url: &proxy_url(&proxy.to_string(), credentials),
-        java: proxy,
-        bundle: &bundle,
-        ca: &ca,
-        shims: &shims,
-    });
-    let shell = if common.json { Shell::Json } else { args.shell };
-    print::out(&written(&changes, shell)?);
-    // At the end: an `eval` without quotes makes one line of all, and a comment would hide what comes after it.
-    if credentials.is_some() && shell != Shell::Json {
-        print::out(&format!(
-            "# Java sends no proxy credentials and is refused here: give {name} a port of its own (listen = \"127.0.0.1:PORT\")\n# in the configuration, or start Java with `oncegate run`.\n"
-        ));
-    }
-    Ok(Exit::Done)
+    Ok(Some(Way { proxy: reachable(listen), credentials }))
 }
 
 /// Where a client on this machine connects for a listener on this address.
@@ -126,9 +149,9 @@ fn check_key(name: &CallerName, caller: &Caller, key: &str) -> Result<(), Stop> 
     Err(Stop::usage(format!("this is not the key of {name}")))
 }
 
-fn written(changes: &[(&'static str, Change)], shell: Shell) -> Result<String, Stop> {
-    let lines = |removed: &dyn Fn(&str) -> String, one: &dyn Fn(&str, &Change) -> String| {
-        let removed = REMOVED.iter().map(|name| removed(name));
+fn written(removed: &[&str], changes: &[(&'static str, Change)], shell: Shell) -> Result<String, Stop> {
+    let lines = |unset: &dyn Fn(&str) -> String, one: &dyn Fn(&str, &Change) -> String| {
+        let removed = removed.iter().map(|name| unset(name));
         removed.chain(changes.iter().map(|(name, change)| one(name, change))).collect::<String>()
     };
     Ok(match shell {

@@ -21,19 +21,26 @@ pub(crate) enum Change {
 
 /// Variables that would lead clients around the proxy.
 pub(crate) const REMOVED: [&str; 2] = ["ALL_PROXY", "all_proxy"];
+/// Variables that lead to it.
+pub(crate) const PROXIES: [&str; 4] = ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"];
 
-/// Where agents connect, and what they must trust.
+/// What agents must trust, and where they connect unless their connections are redirected.
 pub(crate) struct Place<'a> {
-    /// With credentials if the caller has no listener of its own.
-    pub(crate) proxy_url: &'a str,
-    /// The same for Java, which takes host and port apart and sends no credentials: a port where none are needed, if
-    /// there is one.
-    pub(crate) java: SocketAddr,
+    pub(crate) proxy: Option<Proxy<'a>>,
     /// System roots and our CA.
     pub(crate) bundle: &'a Path,
     /// Our CA alone.
     pub(crate) ca: &'a Path,
     pub(crate) shims: &'a Shims,
+}
+
+/// Where agents connect.
+pub(crate) struct Proxy<'a> {
+    /// With credentials if the caller has no listener of its own.
+    pub(crate) url: &'a str,
+    /// The same for Java, which takes host and port apart and sends no credentials: a port where none are needed, if
+    /// there is one.
+    pub(crate) java: SocketAddr,
 }
 
 /// `http://caller:key@host:port`; both parts are escaped.
@@ -56,11 +63,10 @@ pub(crate) fn changes(place: &Place<'_>) -> Vec<(&'static str, Change)> {
     let set = |name, value: String| (name, Change::Set(value));
     let path = |path: &Path| path.display().to_string();
     let mut changes = Vec::new();
-    for name in ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"] {
-        changes.push(set(name, place.proxy_url.to_owned()));
-    }
-    for name in ["NO_PROXY", "no_proxy"] {
-        changes.push(set(name, "127.0.0.1,localhost,::1".to_owned()));
+    if let Some(proxy) = &place.proxy {
+        changes.extend(PROXIES.map(|name| set(name, proxy.url.to_owned())));
+        changes.extend(["NO_PROXY", "no_proxy"].map(|name| set(name, "127.0.0.1,localhost,::1".to_owned())));
+        changes.push(set("NODE_USE_ENV_PROXY", "1".to_owned()));
     }
     // These replace a client's own roots: the bundle holds the system's too.
     for name in [
@@ -78,7 +84,6 @@ pub(crate) fn changes(place: &Place<'_>) -> Vec<(&'static str, Change)> {
     }
     // This one adds to them.
     changes.push(set("NODE_EXTRA_CA_CERTS", path(place.ca)));
-    changes.push(set("NODE_USE_ENV_PROXY", "1".to_owned()));
     changes.push(("NODE_OPTIONS", Change::Before(format!("--require={}", quoted(&place.shims.node)), " ")));
     changes.push(("PYTHONPATH", Change::Before(path(&place.shims.python), ":")));
     changes.push(("JAVA_TOOL_OPTIONS", Change::Before(java(place), " ")));
@@ -88,12 +93,14 @@ pub(crate) fn changes(place: &Place<'_>) -> Vec<(&'static str, Change)> {
 /// Properties for every Java virtual machine that is started: it reads no proxy variable and no PEM. What an
 /// application sets on its own command line comes later, and counts.
 fn java(place: &Place<'_>) -> String {
-    let (host, port) = (place.java.ip(), place.java.port());
-    let [http, https] =
-        ["http", "https"].map(|scheme| format!("-D{scheme}.proxyHost={host} -D{scheme}.proxyPort={port}"));
-    let truststore = place.bundle.with_file_name(TRUSTSTORE);
+    let proxy = place.proxy.iter().flat_map(|proxy| {
+        let (host, port) = (proxy.java.ip(), proxy.java.port());
+        ["http", "https"].map(|scheme| format!("-D{scheme}.proxyHost={host} -D{scheme}.proxyPort={port}"))
+    });
     // No password is named: the file needs none.
-    format!("{http} {https} -Djavax.net.ssl.trustStore={}", java_quoted(&truststore))
+    let truststore = java_quoted(&place.bundle.with_file_name(TRUSTSTORE));
+    let trust = format!("-Djavax.net.ssl.trustStore={truststore}");
+    proxy.chain([trust]).collect::<Vec<_>>().join(" ")
 }
 
 /// As the JVM reads JAVA_TOOL_OPTIONS: white space ends an option unless it is between quotes of either kind. Nothing

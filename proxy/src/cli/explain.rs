@@ -55,8 +55,9 @@ struct Explained {
 /// Explains one request. Exits 15 if it would be refused.
 pub(crate) fn run(common: &Common, args: &ExplainArgs) -> Result<Exit, Stop> {
     let loaded = super::load(common)?;
-    let snapshot = Snapshot::new(loaded.config.clone(), loaded.directory.clone(), Arc::default())
-        .map_err(|error| Stop::usage(chain(&error)))?;
+    let snapshot =
+        Snapshot::new(loaded.config.clone(), loaded.directory.clone(), Arc::default(), Arc::default())
+            .map_err(|error| Stop::usage(chain(&error)))?;
     let (request, via) = request(args)?;
     let explained = explain(&snapshot, request, via, args.data.as_bytes());
     if common.json {

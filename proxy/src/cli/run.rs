@@ -14,7 +14,7 @@ use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::desk::{self, Gate};
-use super::environment::{Place, REMOVED, applied, changes, proxy_url};
+use super::environment::{Place, Proxy, REMOVED, applied, changes, proxy_url};
 use super::exit::{Exit, Stop};
 use super::{Common, env, serve, shims};
 use crate::load::Loaded;
@@ -114,9 +114,9 @@ fn start(loaded: &Loaded, gate: &Gate, caller: &CallerName, line: &[OsString]) -
 /// Sets what makes clients use the proxy, and takes away every credential that belongs to the sidecar (P7).
 fn surround(command: &mut Command, loaded: &Loaded, gate: &Gate, caller: &CallerName) {
     let proxy = env::reachable(gate.proxy);
+    let url = proxy_url(&proxy.to_string(), Some((caller, &gate.token)));
     let set = changes(&Place {
-        proxy_url: &proxy_url(&proxy.to_string(), Some((caller, &gate.token))),
-        java: gate.own_port.unwrap_or(proxy),
+        proxy: Some(Proxy { url: &url, java: gate.own_port.unwrap_or(proxy) }),
         bundle: &gate.bundle,
         ca: &gate.ca,
         shims: &shims::places(&loaded.trust_dir()),

@@ -7,8 +7,9 @@ use std::process;
 use crate::load::Loaded;
 use crate::reload::watch::{Ears, Watching};
 use crate::serve::{self, Options, Running};
+use crate::sockets::OwnPorts;
 use clap::Args;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::desk::{self, Desk};
@@ -17,7 +18,7 @@ use super::{Common, print, shims};
 
 #[derive(Args)]
 pub(crate) struct ServeArgs {
-    /// Write {"proxy": …, "control": …, "pid": …} here as soon as requests are served
+    /// Write {"proxy": …, "control": …, "pid": …, "callers": …} here as soon as requests are served
     #[arg(long, value_name = "R")]
     ready_file: Option<PathBuf>,
 }
@@ -94,12 +95,19 @@ fn announce(
     Ok(files)
 }
 
-fn addresses(running: &Running) -> serde_json::Value {
+fn addresses(running: &Running) -> Value {
     json!({
         "proxy": running.proxy_addr().to_string(),
         "control": running.control_addr().to_string(),
         "pid": process::id(),
+        "callers": running.own_ports().iter().map(|(name, own)| (name.to_string(), ports(own))).collect::<Map<_, _>>(),
     })
+}
+
+/// Those of one caller; a socket that is a file has no address.
+fn ports(own: &OwnPorts) -> Value {
+    let named = [("listen", own.listen), ("transparent_listen", own.transparent)];
+    named.into_iter().filter_map(|(name, at)| Some((name.to_owned(), json!(at?.to_string())))).collect()
 }
 
 /// Where a running sidecar says where its API listens, since port 0 is allowed: beside its database.

@@ -16,6 +16,7 @@ use tokio_rustls::TlsConnector;
 
 use super::wire::{Counting, Stream, Written};
 use super::{Body, address, chain};
+use crate::own::Ports;
 
 /// Most header fields in an answer.
 const ANSWER_HEADERS_MAX: usize = 200;
@@ -32,6 +33,8 @@ pub struct Destination {
     pub connect_to: Option<Authority>,
     /// Whether addresses that are not public may be dialled.
     pub allow_private: bool,
+    /// Where we listen ourselves: what leads there would come back for ever.
+    pub ours: Arc<Ports>,
 }
 
 /// A connection that speaks HTTP/1.1.
@@ -99,6 +102,9 @@ pub async fn connect(destination: &Destination, deadline: Instant) -> Result<Tcp
     let mut last = String::new();
     for candidate in allowed {
         match timeout_at(deadline, TcpStream::connect(candidate)).await {
+            Ok(Ok(tcp)) if is_ours(&tcp, &destination.ours) => {
+                return Err(NotSent::AddressRefused("the name leads back to this proxy".to_owned()));
+            }
             Ok(Ok(tcp)) => {
                 // Without it Nagle meets delayed acknowledgement: 40 ms stalls.
                 if let Err(error) = tcp.set_nodelay(true) {
@@ -111,6 +117,16 @@ pub async fn connect(destination: &Destination, deadline: Instant) -> Result<Tcp
         }
     }
     Err(NotSent::Connect(last))
+}
+
+/// Judged once it is connected: only then is it known through which of this machine's addresses it went. Nothing was
+/// written yet.
+fn is_ours(tcp: &TcpStream, ours: &Ports) -> bool {
+    match (tcp.local_addr(), tcp.peer_addr()) {
+        (Ok(local), Ok(peer)) => ours.reached(local, peer),
+        // It is gone already; the first write will say so.
+        (Err(_), _) | (_, Err(_)) => false,
+    }
 }
 
 async fn resolve(target: &Authority) -> Result<Vec<SocketAddr>, NotSent> {
