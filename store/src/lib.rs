@@ -14,6 +14,7 @@ use oncegate_policy::reconcile::Schedule;
 
 pub mod admit;
 pub mod approval;
+pub mod by_hand;
 pub mod claim;
 pub mod error;
 pub mod events;
@@ -45,6 +46,7 @@ mod settle;
 mod writer;
 
 pub use admit::{Admitted, NewEffect, RefusedRequest};
+pub use by_hand::Hand;
 pub use claim::{Claim, DispatchPermit, PlainClaim, PlainPermit, ReplayClaim, ReplayPermit};
 pub use error::{OpenError, StoreError};
 pub use list::{EffectFilter, EffectList, InvocationList, InvocationView};

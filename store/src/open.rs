@@ -9,10 +9,13 @@ use oncegate_policy::id::OwnerId;
 use oncegate_policy::time::Timestamp;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, params};
+use tokio::sync::Notify;
 
+use crate::by_hand::Hand;
 use crate::claim::Living;
 use crate::error::OpenError;
 use crate::events::Head;
+use crate::queue::Queue;
 use crate::read::Reader;
 use crate::writer::{Setting, Writer};
 use crate::{Inner, Store, StoreOptions, migrate};
@@ -30,6 +33,46 @@ impl Store {
     /// # Errors
     /// Another sidecar runs on it, or the file cannot be used safely.
     pub fn open(options: StoreOptions, owner: OwnerId, now: Timestamp) -> Result<Self, OpenError> {
+        let opened = Opened::new(&options, owner, now)?;
+        let reader = Reader::open(&options.path)?;
+        let Opened { lock, connection, setting, head } = opened;
+        let shared = Shared::of(&setting);
+        let writer = Writer::start(connection, writing(&options.path)?, setting, head)?;
+        Ok(shared.store(writer, reader, lock, &options))
+    }
+
+    /// As [`Store::open`], without a thread: what is asked of the store is done when the holder of the hand does it.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub fn open_by_hand(
+        options: StoreOptions,
+        owner: OwnerId,
+        now: Timestamp,
+    ) -> Result<(Self, Hand), OpenError> {
+        let Opened { lock, connection, setting, head } = Opened::new(&options, owner, now)?;
+        let reading = reading(&options.path)?;
+        let filled = Arc::new(Notify::new());
+        let looks = Arc::new(Queue::by_hand(Arc::clone(&filled)));
+        let reader = Reader::by_hand(Arc::clone(&looks));
+        let shared = Shared::of(&setting);
+        let verbs = Queue::by_hand(Arc::clone(&filled));
+        let (writer, work) = Writer::without_threads(verbs, connection, setting, head);
+        let hand = Hand { work, verbs: writer.queue(), looks, reading, filled };
+        Ok((shared.store(writer, reader, lock, &options), hand))
+    }
+}
+
+/// A database that this run has for itself.
+struct Opened {
+    lock: File,
+    connection: Connection,
+    setting: Setting,
+    head: Head,
+}
+
+impl Opened {
+    fn new(options: &StoreOptions, owner: OwnerId, now: Timestamp) -> Result<Self, OpenError> {
         let path = &options.path;
         let lock = lock(path)?;
         create(path)?;
@@ -41,16 +84,35 @@ impl Store {
             .map_err(failed)?;
         let run = connection.last_insert_rowid();
         let head = Head::read(&connection).map_err(failed)?;
-        let (living, living_plain) = (Arc::new(Living::default()), Arc::new(Living::default()));
         let setting = Setting {
             run,
-            owner: owner.clone(),
+            owner,
             schedule: options.schedule,
-            living: Arc::clone(&living),
-            living_plain: Arc::clone(&living_plain),
+            living: Arc::default(),
+            living_plain: Arc::default(),
         };
-        let reader = Reader::open(path)?;
-        let writer = Writer::start(connection, writing(path)?, setting, head)?;
+        Ok(Self { lock, connection, setting, head })
+    }
+}
+
+/// What the verbs share with those who call them.
+struct Shared {
+    living: Arc<Living>,
+    living_plain: Arc<Living>,
+    owner: OwnerId,
+}
+
+impl Shared {
+    fn of(setting: &Setting) -> Self {
+        Self {
+            living: Arc::clone(&setting.living),
+            living_plain: Arc::clone(&setting.living_plain),
+            owner: setting.owner.clone(),
+        }
+    }
+
+    fn store(self, writer: Writer, reader: Reader, lock: File, options: &StoreOptions) -> Store {
+        let Self { living, living_plain, owner } = self;
         let inner = Inner {
             writer,
             reader,
@@ -61,7 +123,7 @@ impl Store {
             queue_capacity: options.queue_capacity,
             _lock: lock,
         };
-        Ok(Self { inner: Arc::new(inner) })
+        Store { inner: Arc::new(inner) }
     }
 }
 

@@ -1,17 +1,34 @@
 //! A queue between callers and a thread of the store.
 
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
 
 /// First in, first out; taken in batches.
 pub(crate) struct Queue<T> {
     state: Mutex<State<T>>,
-    filled: Condvar,
+    filled: Filled,
+}
+
+/// How the one who takes is told.
+enum Filled {
+    /// It is a thread that waits here.
+    Thread(Condvar),
+    /// It is whoever holds a [`crate::by_hand::Hand`].
+    Hand(Arc<Notify>),
 }
 
 struct State<T> {
     waiting: VecDeque<T>,
     closed: bool,
+}
+
+impl<T> State<T> {
+    fn first(&mut self, batch_max: usize) -> Vec<T> {
+        let taken = self.waiting.len().min(batch_max);
+        self.waiting.drain(..taken).collect()
+    }
 }
 
 /// Why something was not queued.
@@ -22,7 +39,16 @@ pub(crate) enum NotQueued {
 
 impl<T> Queue<T> {
     pub(crate) fn new() -> Self {
-        Self { state: Mutex::new(State { waiting: VecDeque::new(), closed: false }), filled: Condvar::new() }
+        Self::telling(Filled::Thread(Condvar::new()))
+    }
+
+    /// One that no thread waits at: [`Self::take_now`] takes from it.
+    pub(crate) fn by_hand(filled: Arc<Notify>) -> Self {
+        Self::telling(Filled::Hand(filled))
+    }
+
+    fn telling(filled: Filled) -> Self {
+        Self { state: Mutex::new(State { waiting: VecDeque::new(), closed: false }), filled }
     }
 
     /// Appends unless `capacity` items wait already.
@@ -36,21 +62,29 @@ impl<T> Queue<T> {
         }
         state.waiting.push_back(item);
         drop(state);
-        self.filled.notify_one();
+        match &self.filled {
+            Filled::Thread(filled) => filled.notify_one(),
+            Filled::Hand(filled) => filled.notify_one(),
+        }
         Ok(())
     }
 
     /// Waits for something and takes up to `batch_max` of what is there; `None` once closed and empty.
     pub(crate) fn take(&self, batch_max: usize) -> Option<Vec<T>> {
+        let Filled::Thread(filled) = &self.filled else { return None };
         let mut state = self.lock();
         while state.waiting.is_empty() {
             if state.closed {
                 return None;
             }
-            state = self.filled.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = filled.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        let taken = state.waiting.len().min(batch_max);
-        Some(state.waiting.drain(..taken).collect())
+        Some(state.first(batch_max))
+    }
+
+    /// Up to `batch_max` of what is there, without waiting.
+    pub(crate) fn take_now(&self, batch_max: usize) -> Vec<T> {
+        self.lock().first(batch_max)
     }
 
     /// How many wait.
@@ -61,7 +95,9 @@ impl<T> Queue<T> {
     /// Lets what is queued be taken, and nothing more in.
     pub(crate) fn close(&self) {
         self.lock().closed = true;
-        self.filled.notify_all();
+        if let Filled::Thread(filled) = &self.filled {
+            filled.notify_all();
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State<T>> {

@@ -26,7 +26,7 @@ const READERS: usize = 2;
 /// Reads that may wait; one more is refused as overloaded.
 const WAITING_MAX: usize = 4_096;
 
-type Look = Box<dyn FnOnce(&Connection) + Send>;
+pub(crate) type Look = Box<dyn FnOnce(&Connection) + Send>;
 
 /// The read-only half of the memory.
 #[derive(Clone)]
@@ -58,6 +58,11 @@ impl Reader {
             pool.threads.push(std::thread::Builder::new().name(name).spawn(work).map_err(OpenError::Thread)?);
         }
         Ok(Self { pool: Arc::new(pool) })
+    }
+
+    /// One without threads: whoever holds the queue answers what is in it, on a connection of its own.
+    pub(crate) fn by_hand(looks: Arc<Queue<Look>>) -> Self {
+        Self { pool: Arc::new(Pool { queue: looks, threads: vec![] }) }
     }
 
     /// One read in a thread of the pool.

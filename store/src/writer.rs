@@ -67,7 +67,7 @@ pub(crate) struct Setting {
 }
 
 /// A verb with the one who waits for it.
-trait Job: Send {
+pub(crate) trait Job: Send {
     fn step(&self) -> Step;
     /// Whether what it wrote is to be kept.
     fn run(&mut self, tx: &mut Tx<'_>) -> bool;
@@ -116,11 +116,30 @@ pub(crate) struct Writer {
 impl Writer {
     /// Starts the writer on `connection`, and the side thread that folds the log on `side`.
     pub(crate) fn start(
-        mut connection: Connection,
+        connection: Connection,
         side: Connection,
         setting: Setting,
         head: Head,
     ) -> Result<Self, OpenError> {
+        let (mut writer, work) = Self::without_threads(Queue::new(), connection, setting, head);
+        let folding = Arc::clone(&writer.folding);
+        writer.spawn("store-fold", move || {
+            while folding.take(usize::MAX).is_some() {
+                fold(&side);
+            }
+        })?;
+        let queue = Arc::clone(&writer.queue);
+        writer.spawn("store-writer", move || work.on(&queue))?;
+        Ok(writer)
+    }
+
+    /// The handle, and the work that somebody has to do.
+    pub(crate) fn without_threads(
+        queue: Queue<Box<dyn Job>>,
+        mut connection: Connection,
+        setting: Setting,
+        head: Head,
+    ) -> (Self, Work) {
         let counters = Arc::new(Counters::default());
         let seen = Arc::clone(&counters);
         let watched = connection.wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, pages| {
@@ -130,24 +149,16 @@ impl Writer {
         if let Err(error) = watched {
             tracing::warn!(%error, "the length of the write-ahead log is not watched");
         }
-        let mut writer = Self {
-            queue: Arc::new(Queue::new()),
+        let writer = Self {
+            queue: Arc::new(queue),
             folding: Arc::new(Queue::new()),
             counters: Arc::clone(&counters),
             threads: vec![],
         };
         let folding = Arc::clone(&writer.folding);
-        writer.spawn("store-fold", move || {
-            while folding.take(usize::MAX).is_some() {
-                fold(&side);
-            }
-        })?;
-        let folding = Arc::clone(&writer.folding);
         let work =
             Work { connection, setting, head, counters, folding, asked_to_fold: false, was_long: false };
-        let queue = Arc::clone(&writer.queue);
-        writer.spawn("store-writer", move || work.on(&queue))?;
-        Ok(writer)
+        (writer, work)
     }
 
     fn spawn(&mut self, name: &str, body: impl FnOnce() + Send + 'static) -> Result<(), OpenError> {
@@ -155,6 +166,11 @@ impl Writer {
             std::thread::Builder::new().name(name.to_owned()).spawn(body).map_err(OpenError::Thread)?;
         self.threads.push(thread);
         Ok(())
+    }
+
+    /// What waits to be written.
+    pub(crate) fn queue(&self) -> Arc<Queue<Box<dyn Job>>> {
+        Arc::clone(&self.queue)
     }
 
     pub(crate) fn stats(&self) -> StoreStats {
@@ -193,8 +209,8 @@ impl Drop for Writer {
 }
 
 /// What the writer's thread owns.
-struct Work {
-    connection: Connection,
+pub(crate) struct Work {
+    pub(crate) connection: Connection,
     setting: Setting,
     head: Head,
     counters: Arc<Counters>,
@@ -205,24 +221,29 @@ struct Work {
 
 impl Work {
     fn on(mut self, queue: &Queue<Box<dyn Job>>) {
-        while let Some(mut batch) = queue.take(BATCH_JOBS_MAX) {
-            let (before, begun) = (self.head.clone(), Instant::now());
-            match self.commit(&mut batch) {
-                Ok(durable) => {
-                    if durable {
-                        self.counters.committed(batch.len(), begun.elapsed());
-                        hit_each(&batch, |step| step.after);
-                    }
-                    batch.into_iter().for_each(|job| job.reply(Ok(())));
-                }
-                Err(source) => {
-                    self.counters.failed();
-                    self.head = before;
-                    self.undo(batch, source);
-                }
-            }
-            self.keep_the_log_short();
+        while let Some(batch) = queue.take(BATCH_JOBS_MAX) {
+            self.turn(batch);
         }
+    }
+
+    /// One batch: one commit, and then the answers.
+    pub(crate) fn turn(&mut self, mut batch: Vec<Box<dyn Job>>) {
+        let (before, begun) = (self.head.clone(), Instant::now());
+        match self.commit(&mut batch) {
+            Ok(durable) => {
+                if durable {
+                    self.counters.committed(batch.len(), begun.elapsed());
+                    hit_each(&batch, |step| step.after);
+                }
+                batch.into_iter().for_each(|job| job.reply(Ok(())));
+            }
+            Err(source) => {
+                self.counters.failed();
+                self.head = before;
+                self.undo(batch, source);
+            }
+        }
+        self.keep_the_log_short();
     }
 
     /// Off the commit path: nobody of the batch waits any more. The side thread copies most pages and waits for the

@@ -1,0 +1,94 @@
+//! A store that works only when it is told to.
+
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use oncegate_policy::limit::Period;
+use oncegate_store::admit::Admitted;
+use oncegate_store::{Hand, Store, StoreError};
+
+use crate::support::{Memory, NOON, limit, options, owner};
+
+fn poll<F: Future>(asked: std::pin::Pin<&mut F>) -> Poll<F::Output> {
+    asked.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// What is asked, done at once.
+fn done<T>(hand: &mut Hand, asked: impl Future<Output = T>) -> T {
+    let mut asked = pin!(asked);
+    loop {
+        if let Poll::Ready(got) = poll(asked.as_mut()) {
+            return got;
+        }
+        assert!(hand.commit(1) + hand.read(1) > 0, "it waits for nothing");
+    }
+}
+
+/// A store by hand, and an ordinary one beside it to make requests with.
+fn by_hand() -> (Memory, Store, Hand) {
+    let memory = Memory::new();
+    let path = memory.folder.path().join("hand.db");
+    let (store, mut hand) = Store::open_by_hand(options(path), owner(2), NOON).unwrap();
+    done(&mut hand, store.sync_limits(vec![limit("cap", Period::Day, 150)], NOON)).unwrap();
+    (memory, store, hand)
+}
+
+#[test]
+fn nothing_is_done_before_the_hand_does_it() {
+    let (memory, store, mut hand) = by_hand();
+    let mut first = pin!(store.admit(memory.refund("pi_1", 100), NOON));
+    let mut second = pin!(store.admit(memory.refund("pi_2", 100), NOON));
+    assert!(poll(first.as_mut()).is_pending() && poll(second.as_mut()).is_pending());
+    assert_eq!((hand.verbs(), hand.reads()), (2, 0));
+    assert!(poll(first.as_mut()).is_pending(), "time alone does nothing");
+    // In one commit, and still one after the other: the second one finds no room.
+    assert_eq!(hand.commit(2), 2);
+    assert!(matches!(poll(first.as_mut()), Poll::Ready(Ok(Admitted::Granted { .. }))));
+    assert!(matches!(poll(second.as_mut()), Poll::Ready(Ok(Admitted::Refused(_)))));
+}
+
+#[test]
+fn what_waits_when_the_hand_is_dropped_never_happens() {
+    let (memory, store, hand) = by_hand();
+    let new = memory.refund("pi_1", 100);
+    let id = new.effect.clone();
+    {
+        let mut asked = pin!(store.admit(new, NOON));
+        assert!(poll(asked.as_mut()).is_pending());
+        drop(hand);
+    }
+    drop(store);
+    let path = memory.folder.path().join("hand.db");
+    let (store, mut hand) = Store::open_by_hand(options(path), owner(3), NOON).unwrap();
+    assert!(done(&mut hand, store.effect(&id)).unwrap().is_none());
+}
+
+#[test]
+fn a_full_disk_refuses_and_loses_nothing() {
+    let (memory, store, mut hand) = by_hand();
+    let new = memory.refund("pi_held", 100);
+    let Admitted::Granted { permit, effect } = done(&mut hand, store.admit(new, NOON)).unwrap() else {
+        panic!("there is room");
+    };
+    hand.fill_disk(true).unwrap();
+    let mut refused = 0;
+    for number in 0..200 {
+        let mut new = memory.refund(&format!("pi_{number}"), 1);
+        new.impact = None;
+        match done(&mut hand, store.admit(new, NOON)) {
+            Ok(Admitted::Granted { .. }) => {}
+            Ok(other) => panic!("{other:?}"),
+            Err(StoreError::Failed { .. } | StoreError::Commit { .. }) => refused += 1,
+            Err(other) => panic!("{other}"),
+        }
+    }
+    assert!(refused > 100, "only {refused} of 200");
+    hand.fill_disk(false).unwrap();
+    assert_eq!(permit.effect(), &effect.id);
+    assert!(matches!(
+        done(&mut hand, store.admit(memory.refund("pi_new", 50), NOON)),
+        Ok(Admitted::Granted { .. })
+    ));
+    assert_eq!(done(&mut hand, store.verify_chain()).unwrap().fault, None);
+}
