@@ -1,0 +1,71 @@
+//! Proofs: power cuts, crashes, schedules and simulated histories of the real sidecar.
+//!
+//! ```text
+//! cargo run --release -p oncegate-proof -- schedules [--long] [--seed S]
+//! ```
+//!
+//! Each suite ends with one line, and with 1 when it found a violation, 2 when it could not be carried out. Modules in
+//! reading order.
+
+mod failure;
+mod memory;
+mod report;
+mod rng;
+mod schedules;
+
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::report::Extent;
+
+#[derive(Parser)]
+#[command(name = "oncegate-proof", about = "Proofs: power cuts, crashes, schedules, simulated histories.")]
+struct Cli {
+    #[command(subcommand)]
+    suite: Suite,
+}
+
+#[derive(Subcommand)]
+enum Suite {
+    /// Plays every order of two actors on the claim core, and random orders of more
+    Schedules(Wanted),
+}
+
+#[derive(Args)]
+struct Wanted {
+    /// The long form
+    #[arg(long)]
+    long: bool,
+    /// Brings a run back; another one each time unless given
+    #[arg(long)]
+    seed: Option<u64>,
+    /// How many runs, in place of the form's own number
+    #[arg(long)]
+    runs: Option<u64>,
+}
+
+impl Wanted {
+    #[expect(clippy::disallowed_methods, reason = "the seed is the only thing that comes from the clock")]
+    fn extent(&self) -> Extent {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let seed = self.seed.unwrap_or_else(|| u64::from(now.subsec_nanos()) ^ now.as_secs());
+        Extent { long: self.long, seed, runs: self.runs }
+    }
+}
+
+fn main() -> ExitCode {
+    let ended = match Cli::parse().suite {
+        Suite::Schedules(wanted) => schedules::run(&wanted.extent()).map(|report| report.close()),
+    };
+    match ended {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(failure) => {
+            drop(writeln!(std::io::stderr(), "{failure}"));
+            ExitCode::from(2)
+        }
+    }
+}
