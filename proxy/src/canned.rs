@@ -4,28 +4,40 @@
 //! They are recognised by being the only answers on a connection with no field of ours and no `Via`, which every
 //! answer that is passed on carries: hyper writes a bare error in one piece, as a whole head with
 //! `content-length: 0`, `date` and `connection` at most.
+//!
+//! A refusal may come before all of a request was read. Closing a socket that holds unread bytes resets it, and a reset
+//! may overtake the answer; so once our side has ended, what still comes is read and thrown away, for a moment.
 
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use oncegate_policy::refusal::{Code, Refusal};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Sleep;
 
 use crate::upstream::wire::Stream;
+
+/// How long an agent may take to end its side after ours.
+const LINGER_MAX: Duration = Duration::from_secs(1);
+/// Bytes that are thrown away meanwhile.
+const LINGER_BYTES_MAX: usize = 1024 * 1024;
 
 /// The stream to an agent.
 pub struct Canned {
     inner: Box<dyn Stream>,
     /// Bytes of a swapped answer that are still to be written, and how many of hyper's they stand for.
     pending: Option<(Vec<u8>, usize, usize)>,
+    /// Our side has ended; until when the agent's is waited for, and how many bytes may still come.
+    lingering: Option<(Pin<Box<Sleep>>, usize)>,
 }
 
 impl Canned {
     /// Wraps a stream to an agent.
     #[must_use]
     pub fn new(inner: Box<dyn Stream>) -> Self {
-        Self { inner, pending: None }
+        Self { inner, pending: None, lingering: None }
     }
 }
 
@@ -102,7 +114,24 @@ impl AsyncWrite for Canned {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_shutdown(cx)
+        let this = &mut *self;
+        let (until, left) = match &mut this.lingering {
+            Some(lingering) => lingering,
+            None => {
+                ready!(Pin::new(&mut this.inner).poll_shutdown(cx))?;
+                this.lingering.insert((Box::pin(tokio::time::sleep(LINGER_MAX)), LINGER_BYTES_MAX))
+            }
+        };
+        let mut chunk = [0; 4096];
+        while *left > 0 && until.as_mut().poll(cx).is_pending() {
+            let mut read = ReadBuf::new(&mut chunk);
+            let ended = ready!(Pin::new(&mut this.inner).poll_read(cx, &mut read)).is_err();
+            if ended || read.filled().is_empty() {
+                break;
+            }
+            *left = left.saturating_sub(read.filled().len());
+        }
+        Poll::Ready(Ok(()))
     }
 }
 

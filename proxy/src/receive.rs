@@ -13,6 +13,9 @@ use oncegate_policy::query;
 use oncegate_policy::refusal::{Code, Refusal};
 use oncegate_policy::url_template::Scheme;
 
+use crate::connection::REQUEST_HEAD_BYTES_MAX;
+use crate::plan::KEY_HEADER;
+
 /// Who is on the other side of a connection, and where they said they go.
 #[derive(Clone, Debug)]
 pub struct Via {
@@ -76,6 +79,9 @@ pub fn head(parts: &http::request::Parts, via: Via) -> Result<Head, Refusal> {
             "The method is not one that is known here; methods are case-sensitive. Nothing was sent.",
         ));
     }
+    if head_bytes(parts) > REQUEST_HEAD_BYTES_MAX {
+        return Err(broken("The head of the request is larger than 64 KiB. Nothing was sent."));
+    }
     one_framing(&parts.headers)?;
     one_authority(parts, &via.authority, via.scheme)?;
     if let Some(name) = METHOD_OVERRIDES.iter().find(|name| parts.headers.contains_key(**name)) {
@@ -109,7 +115,16 @@ pub fn head(parts: &http::request::Parts, via: Via) -> Result<Head, Refusal> {
     })
 }
 
-/// One way to tell where the body ends (RFC 9112 section 6.3): never two.
+/// The parser stops somewhere behind its bound, where a read happens to end; here it is exact.
+fn head_bytes(parts: &http::request::Parts) -> usize {
+    let target = parts.uri.path_and_query().map_or(0, |target| target.as_str().len());
+    let field =
+        |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len() + ": \r\n".len();
+    target + parts.headers.iter().map(field).sum::<usize>()
+}
+
+/// One way to tell where the body ends (RFC 9112 section 6.3): never two. The parser has taken equal lengths for one,
+/// and has taken off a length beside a coding, which overrides it; the connection ends behind such a request.
 fn one_framing(headers: &HeaderMap) -> Result<(), Refusal> {
     let lengths = headers.get_all(header::CONTENT_LENGTH).iter().count();
     let encodings = headers.get_all(header::TRANSFER_ENCODING).iter().count();
@@ -186,12 +201,20 @@ pub fn is_hop_by_hop(name: &str) -> bool {
     HOP_BY_HOP.contains(&name)
 }
 
+/// Fields that mean one thing and may stand once (RFC 9110 section 5.3): of two, one server reads the first and another
+/// the last. Those of the framing and the content type are looked at where they are read.
+const SINGLE: [HeaderName; 2] = [header::AUTHORIZATION, HeaderName::from_static(KEY_HEADER)];
+
 /// What is judged has to be what is sent, so a governed request has nothing that is passed over when it is judged:
-/// no field that is not text, and no packed body.
+/// no field that is not text, no field twice that may stand once, and no packed body.
 ///
 /// # Errors
-/// `invalid_request`.
+/// `invalid_request`, or `ambiguous` for a field that stands twice.
 pub fn readable(headers: &HeaderMap) -> Result<(), Refusal> {
+    if let Some(name) = SINGLE.iter().find(|name| headers.get_all(*name).iter().nth(1).is_some()) {
+        let sentence = format!("The header {name} stands in the request twice. Nothing was sent.");
+        return Err(Refusal::new(Code::Ambiguous, sentence));
+    }
     let refuse = |sentence: String| Err(Refusal::new(Code::InvalidRequest, sentence));
     if let Some((name, _)) = headers.iter().find(|(_, value)| value.to_str().is_err()) {
         return refuse(format!(
@@ -211,13 +234,18 @@ pub fn readable(headers: &HeaderMap) -> Result<(), Refusal> {
 ///
 /// # Errors
 /// `body_too_large`, `incomplete_request` when it did not arrive within `within`, `invalid_request` when its
-/// framing broke.
+/// framing broke or trailer fields follow it.
 pub async fn body(incoming: Incoming, bytes_max: usize, within: Duration) -> Result<Bytes, Refusal> {
     let collected = tokio::time::timeout(within, Limited::new(incoming, bytes_max).collect()).await;
     match collected {
         Err(_) => Err(Refusal::new(
             Code::IncompleteRequest,
             "The request did not arrive whole in time. Nothing was sent.",
+        )),
+        // They are part of no judgement, and the parser takes for trailers whatever follows a line feed that ends none.
+        Ok(Ok(whole)) if whole.trailers().is_some() => Err(Refusal::new(
+            Code::InvalidRequest,
+            "Fields follow the body (a trailer section); they are not read here. Nothing was sent.",
         )),
         Ok(Ok(whole)) => Ok(whole.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Refusal::new(

@@ -53,10 +53,13 @@ pub fn proxied(said: &Said, shape: Option<&Adapter>) -> Response<Body> {
     }
 }
 
-/// A refusal: nothing was sent.
+/// A refusal: nothing was sent. Behind broken HTTP the connection ends: nobody knows where the next request begins.
 #[must_use]
 pub fn refused(refusal: &Refusal, shape: Option<&Adapter>) -> Response<Body> {
     let mut response = own(refusal.code, &refusal.sentence, refusal.effect.as_ref(), shape);
+    if refusal.code == Code::InvalidRequest {
+        set(&mut response, "connection", "close");
+    }
     outcome(&mut response, "refused");
     response
 }

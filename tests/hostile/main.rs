@@ -9,11 +9,19 @@
 )]
 
 mod asking;
+mod attack;
 mod chains;
+mod corpus;
 mod cuts;
 mod cutting;
+mod forge;
+mod lax;
 mod naive;
+mod one_reading;
+mod origin;
 mod random;
+mod reading;
+mod sense;
 mod spellings;
 mod ssrf;
 mod stalls;

@@ -230,9 +230,9 @@ fn the_proxy_does_not_come_back_to_itself() {
     }
 }
 
-/// A plain host that an operator has led back to the proxy itself: one round, and an answer.
+/// A plain host that an operator has led back to the proxy itself: it is not gone round even once.
 #[test]
-fn a_host_that_leads_back_to_the_proxy_goes_round_once() {
+fn a_host_that_leads_back_to_the_proxy_is_not_followed() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let host = format!("[hosts.\"round.test:80\"]\nplain = true\nconnect_to = \"127.0.0.1:{port}\"\n");
     let action = "[actions.round]\nmethod = \"POST\"\nurl = \"http://round.test/v1/notes\"\n";
@@ -241,11 +241,11 @@ fn a_host_that_leads_back_to_the_proxy_goes_round_once() {
     home.write(&conf.text().replacen("127.0.0.1:0", &format!("127.0.0.1:{port}"), 1));
     let sidecar = home.serve();
     let agent = sidecar.billing();
-    let read = agent.absolute("round.test", &Ask::get("http://round.test/v1/notes")).unwrap();
-    assert_eq!(read.status, 400, "{read:?}");
-    let write = agent.absolute("round.test", &Ask::json("http://round.test/v1/notes", "{}")).unwrap();
-    assert_eq!((write.status, write.outcome()), (400, "failed"), "{write:?}");
-    assert_eq!(home.effects().len(), 1, "{:?}", home.effects());
+    for ask in [Ask::get("http://round.test/v1/notes"), Ask::json("http://round.test/v1/notes", "{}")] {
+        agent.absolute("round.test", &ask).unwrap().assert_own(422, "oncegate_not_sent");
+    }
+    let ends = home.query("select verdict, seen, step from attempt");
+    assert_eq!((ends.len(), &ends[0]["step"]), (1, &"address_refused".into()), "{ends:?}");
 }
 
 /// The planted defect: a proxy that judges the text and dials what the system makes of it.

@@ -1,6 +1,30 @@
 //! Which addresses may be dialled. The address that is judged is the address that is dialled.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use tokio::net::TcpStream;
+
+/// An address that was judged. Nothing else is ever connected to: the name that led to it is not looked up again, so
+/// that it cannot lead elsewhere in between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Judged(SocketAddr);
+
+impl Judged {
+    /// Judges an address: any where private ones are allowed, else a public one only.
+    #[must_use]
+    pub fn of(candidate: SocketAddr, private_allowed: bool) -> Option<Self> {
+        (private_allowed || is_public(candidate.ip())).then_some(Self(candidate))
+    }
+
+    /// Connects to the very address that was judged.
+    ///
+    /// # Errors
+    /// As the system says.
+    pub async fn connect(self) -> io::Result<TcpStream> {
+        TcpStream::connect(self.0).await
+    }
+}
 
 /// Whether an address is one that a public name may lead to. Everything else (loopback, private, link-local,
 /// CGNAT, multicast, documentation, mapped forms of them) is refused unless the operator declared it, because a

@@ -14,8 +14,9 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 
+use super::address::Judged;
 use super::wire::{Counting, Stream, Written};
-use super::{Body, address, chain};
+use super::{Body, chain};
 use crate::own::Ports;
 
 /// Most header fields in an answer.
@@ -81,27 +82,33 @@ pub async fn dial(destination: &Destination, within: Duration) -> Result<Link, N
 /// # Errors
 /// As [`dial`].
 pub async fn connect(destination: &Destination, deadline: Instant) -> Result<TcpStream, NotSent> {
+    connect_by(resolve, destination, deadline).await
+}
+
+/// The same, with what answers for the names. It is asked once.
+async fn connect_by(
+    resolve: impl AsyncFnOnce(&Authority) -> Result<Vec<SocketAddr>, NotSent>,
+    destination: &Destination,
+    deadline: Instant,
+) -> Result<TcpStream, NotSent> {
     let target = destination.connect_to.as_ref().unwrap_or(&destination.authority);
     let addresses = timeout_at(deadline, resolve(target))
         .await
         .map_err(|_| NotSent::Resolve("the name did not resolve in time".to_owned()))??;
-    let allowed: Vec<SocketAddr> = addresses
+    let private_allowed = destination.allow_private || destination.connect_to.is_some();
+    let judged: Vec<Judged> = addresses
         .into_iter()
-        .filter(|candidate| {
-            destination.allow_private
-                || destination.connect_to.is_some()
-                || address::is_public(candidate.ip())
-        })
+        .filter_map(|candidate| Judged::of(candidate, private_allowed))
         .take(ADDRESSES_MAX)
         .collect();
-    if allowed.is_empty() {
+    if judged.is_empty() {
         return Err(NotSent::AddressRefused(
             "the name leads to no public address, and allow_private is not set for this host".to_owned(),
         ));
     }
     let mut last = String::new();
-    for candidate in allowed {
-        match timeout_at(deadline, TcpStream::connect(candidate)).await {
+    for address in judged {
+        match timeout_at(deadline, address.connect()).await {
             Ok(Ok(tcp)) if is_ours(&tcp, &destination.ours) => {
                 return Err(NotSent::AddressRefused("the name leads back to this proxy".to_owned()));
             }
@@ -151,4 +158,58 @@ async fn handshake(
         .await
         .map_err(|_| NotSent::Tls("no TLS session in time".to_owned()))?
         .map_err(|error| NotSent::Tls(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::io::Read as _;
+    use std::net::TcpListener;
+
+    use super::*;
+
+    fn destination(allow_private: bool) -> Destination {
+        let authority = Authority::parse("rebinding.test", Some(443)).unwrap();
+        Destination { authority, tls: None, connect_to: None, allow_private, ours: Arc::default() }
+    }
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_secs(20)
+    }
+
+    fn listening() -> (TcpListener, SocketAddr) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let at = listener.local_addr().unwrap();
+        (listener, at)
+    }
+
+    /// A name that leads elsewhere at every look-up: the address of the first one is judged, and is dialled.
+    #[tokio::test]
+    async fn what_is_judged_is_what_is_dialled() {
+        let (first, second) = (listening(), listening());
+        let asked = Cell::new(0);
+        let rebinding = async |_: &Authority| {
+            asked.set(asked.get() + 1);
+            Ok(vec![if asked.get() == 1 { first.1 } else { second.1 }])
+        };
+        let tcp = connect_by(&rebinding, &destination(true), soon()).await.unwrap();
+        assert_eq!((tcp.peer_addr().unwrap(), asked.get()), (first.1, 1));
+        let (mut came, _) = first.0.accept().unwrap();
+        drop(tcp);
+        came.set_nonblocking(false).unwrap();
+        assert_eq!(came.read(&mut [0; 1]).unwrap(), 0, "and not a byte was written");
+        assert!(second.0.accept().is_err(), "nobody came to the second");
+    }
+
+    /// Of several addresses those that are not public are passed over; with none left nothing is dialled.
+    #[tokio::test]
+    async fn a_name_that_leads_inside_is_not_dialled() {
+        let (listener, at) = listening();
+        let mapped = SocketAddr::new("::ffff:127.0.0.1".parse().unwrap(), at.port());
+        let inside = async |_: &Authority| Ok(vec![at, mapped]);
+        let refused = connect_by(inside, &destination(false), soon()).await;
+        assert!(matches!(refused, Err(NotSent::AddressRefused(_))), "{refused:?}");
+        assert!(listener.accept().is_err(), "nobody came");
+    }
 }
