@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use http::{Method, Request, Response};
+use http::{HeaderValue, Method, Request, Response, header};
 use hyper::body::Incoming;
 use oncegate_policy::admission;
 use oncegate_policy::caller::{CallerName, Scope};
@@ -27,11 +27,17 @@ pub async fn answer(sidecar: &Arc<Sidecar>, request: Request<Incoming>, via: Via
     let authority = via.authority.clone();
     let caller = via.caller.clone();
     let git = git::Asked::of(&request);
+    let chunked = request.headers().contains_key(header::TRANSFER_ENCODING);
     let response = match read(sidecar, &snapshot, edition, request, via).await {
         Ok(response) => response,
         Err(refusal) => {
             pipeline::audit(sidecar, Listener::Proxy, &caller, None, &refusal).await;
-            respond::refused(&refusal, snapshot.shape(&authority))
+            let mut refused = respond::refused(&refusal, snapshot.shape(&authority));
+            if chunked {
+                // Its body was not read, and where it ends is the parser's guess.
+                refused.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
+            refused
         }
     };
     git::worded(git, response)

@@ -149,6 +149,11 @@ fn one_authority(parts: &http::request::Parts, authority: &Authority, scheme: Sc
         Refusal::new(Code::Ambiguous, sentence)
     };
     let default_port = Some(scheme.default_port());
+    // A target that is a host and nothing else is for CONNECT alone (RFC 9112 section 3.2.3).
+    if parts.uri.authority().is_some() && parts.uri.scheme().is_none() {
+        let sentence = "The request target is a host without a path. Nothing was sent.";
+        return Err(Refusal::new(Code::InvalidRequest, sentence));
+    }
     if let Some(inner) = parts.uri.authority() {
         let inner = Authority::parse(inner.as_str(), default_port).map_err(|_| disagree())?;
         let inner_scheme = parts.uri.scheme_str().unwrap_or(scheme.as_str());

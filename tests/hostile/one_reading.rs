@@ -101,7 +101,10 @@ impl Judging<'_> {
             }
         };
         let broken = usize::from(stop != Stop::Clean);
-        self.must(answers.len() <= asked.len() + broken, || {
+        // Where all is refused nobody minds where the next one begins.
+        let refused = |answer: &Answered| answer.field("oncegate-outcome").as_deref() == Some("refused");
+        let all_refused = answers.iter().all(refused);
+        self.must(all_refused || answers.len() <= asked.len() + broken, || {
             format!("{} answers to {} requests", answers.len(), asked.len())
         });
         for (at, answer) in answers.iter().enumerate() {
@@ -206,7 +209,9 @@ impl Judging<'_> {
         self.must(query.is_some(), || format!("a query that can be read in two ways: {}", sent.target));
         let kind = sent.one("content-type").unwrap_or_default().to_ascii_lowercase();
         let text = String::from_utf8_lossy(&sent.body).into_owned();
-        if kind.contains("json") && !sent.body.is_empty() {
+        let essence = kind.split(';').next().unwrap_or_default().trim();
+        let json = essence == "application/json" || essence.ends_with("+json");
+        if json && !sent.body.is_empty() {
             self.must(sense::one_json(&sent.body), || format!("JSON that can be read in two ways: {text}"));
         }
         if kind.starts_with("application/x-www-form-urlencoded") {
@@ -264,8 +269,10 @@ impl Judging<'_> {
         let key = asked.all("idempotency-key");
         let asked_key =
             key.first().map(|key| String::from_utf8_lossy(key).into_owned()).filter(|key| !key.is_empty());
-        let hidden =
-            asked.all("connection").iter().any(|v| String::from_utf8_lossy(v).contains("idempotency-key"));
+        let hidden = asked
+            .all("connection")
+            .iter()
+            .any(|v| String::from_utf8_lossy(v).to_ascii_lowercase().contains("idempotency-key"));
         self.must(hidden || effect.key == asked_key, || {
             format!("the key {asked_key:?} was recorded as {:?}", effect.key)
         });
@@ -273,10 +280,14 @@ impl Judging<'_> {
             return;
         }
         let amount = |body: &[u8]| {
+            if body.trim_ascii_start().starts_with(b"{") {
+                let json: serde_json::Value = serde_json::from_slice(body).ok()?;
+                return json["amount"].as_u64().or_else(|| json["amount"].as_str()?.parse().ok());
+            }
             sense::form(body)?.into_iter().find(|(name, _)| name == "amount")?.1.parse::<u64>().ok()
         };
         let (said, went) = (amount(&asked.body), amount(&sent.body));
-        self.must(went.is_some() && went == effect.amount && said == went, || {
+        self.must(went == effect.amount && said == went, || {
             format!("the amount was {said:?} when it was asked, {went:?} when it was sent, {:?} when it was recorded", effect.amount)
         });
         self.must(sent.one("idempotency-key").as_ref() == Some(&effect.provider_key), || {
@@ -294,10 +305,23 @@ fn path_and_query(target: &str) -> &str {
     }
 }
 
-/// Whether one was made of the other: the same method and target, and the same body, but for what is put behind a form.
+/// Whether one was made of the other: the same method and target, and the same body, but for what is put behind a form,
+/// and for JSON of which a form was made.
 fn same(asked: &Reading, sent: &Reading) -> bool {
     let wanted = path_and_query(&asked.target);
     let target = sent.target == wanted || sent.target == format!("/{wanted}") && wanted.starts_with('?');
     let body = sent.body == asked.body || !asked.body.is_empty() && sent.body.starts_with(&asked.body);
-    asked.method == sent.method && target && body
+    asked.method == sent.method && target && (body || is_form_of(&asked.body, &sent.body))
+}
+
+/// Every plain member of the JSON stands in the form.
+fn is_form_of(json: &[u8], form: &[u8]) -> bool {
+    let (Ok(serde_json::Value::Object(members)), Some(form)) =
+        (serde_json::from_slice(json), sense::form(form))
+    else {
+        return false;
+    };
+    let text = |value: &serde_json::Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let mut plain = members.iter().filter(|(_, value)| !value.is_object() && !value.is_array());
+    plain.all(|(name, value)| form.contains(&(name.clone(), text(value))))
 }

@@ -36,15 +36,12 @@ fn decoded(text: &str) -> Option<String> {
     String::from_utf8(unescaped(text.as_bytes(), false)?).ok()
 }
 
-/// What makes segments of a path.
+/// What makes segments of a path: how many there are, and which of them are not plain words.
 fn bones(path: &str) -> Vec<&str> {
-    path.split('/')
-        .map(
-            |segment| {
-                if segment.contains(['\\', ';', '\0']) { segment } else { segment.trim_matches(|c| c != '.') }
-            },
-        )
-        .collect()
+    let odd = |segment: &&str| {
+        matches!(*segment, "." | "..") || segment.is_empty() || segment.contains(['\\', ';', '\0'])
+    };
+    path.split('/').map(|segment| if odd(&segment) { segment } else { "word" }).collect()
 }
 
 fn unescaped(bytes: &[u8], plus: bool) -> Option<Vec<u8>> {
