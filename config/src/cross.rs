@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use oncegate_policy::url_template::Scheme;
 
-use crate::facts::{Destination, Facts, SecretUse};
+use crate::facts::{Destination, Facts, Fields, Minting, SecretUse};
 use crate::fault::{Log, Place};
 use crate::lookup::allows;
-use crate::model::{HostPattern, Placement, SecretSpec};
+use crate::model::{Credential, HostPattern, Placement, SecretSource, SecretSpec};
 use crate::nearest::hint;
 
 /// Records every contradiction between sections.
@@ -23,6 +23,19 @@ pub(crate) fn judge(facts: &Facts, log: &Log<'_>) {
             let hint = hint(name, facts.actions.keys().map(String::as_str));
             log.fault(*place, format!("there is no action `{name}`{hint}"));
         }
+    }
+    for one in &facts.minting {
+        minting(one, facts, log);
+    }
+    for (place, authority) in &facts.token_hosts {
+        if facts.host_for(authority).is_some_and(|host| host.plain) {
+            let message =
+                format!("`{authority}` is declared with `plain = true`: tokens are minted over TLS only");
+            log.fault(*place, message);
+        }
+    }
+    for fields in &facts.fields {
+        one_credential_per_place(fields, facts, log);
     }
     for (place, within) in &facts.waits {
         if facts.upstream_timeout.is_some_and(|timeout| *within > timeout) {
@@ -62,6 +75,58 @@ fn secret_may_stand(one: &SecretUse, spec: &SecretSpec, log: &Log<'_>) {
     if spec.allowed_hosts.as_ref().is_some_and(elsewhere) {
         let to = spelled(to);
         log.fault(one.place, format!("the secret `{name}` may not go to `{to}`: see its `allowed_hosts`"));
+    }
+}
+
+fn minting(one: &Minting, facts: &Facts, log: &Log<'_>) {
+    let Minting { place, minted, part, renews } = one;
+    let from = facts.secrets.get(part).and_then(|spec| spec.as_ref()).map(|spec| &spec.from);
+    match from {
+        Some(SecretSource::OAuth2(_)) => {
+            log.fault(
+                *place,
+                format!("the secret `{part}` is minted itself: `{minted}` cannot be made of it"),
+            );
+        }
+        Some(SecretSource::Env(_) | SecretSource::File(_) | SecretSource::Command(_)) if *renews => {
+            let message = format!(
+                "the refresh token `{part}` is not kept in the vault: a new one from the provider is known until the \
+                 sidecar ends, and no longer; use `from = {{ vault = true }}` where the provider replaces it"
+            );
+            log.warn(*place, message);
+        }
+        Some(
+            SecretSource::Env(_) | SecretSource::File(_) | SecretSource::Command(_) | SecretSource::Vault,
+        )
+        | None => {}
+    }
+    let other = |other: &&Minting| other.renews && other.part == *part && other.minted != *minted;
+    if let Some(other) = facts.minting.iter().find(other).filter(|_| *renews) {
+        let message = format!(
+            "the refresh token `{part}` is that of `{}` too: what one of them makes of it, the other could not know",
+            other.minted
+        );
+        log.fault(*place, message);
+    }
+}
+
+/// What is declared for a request stands in places of its own: a credential that silently replaced another one would
+/// be sent for it.
+fn one_credential_per_place(fields: &Fields, facts: &Facts, log: &Log<'_>) {
+    let host = facts.host_for(&fields.authority);
+    let (taken, by): (Vec<&str>, &str) = if fields.own_credential {
+        (vec!["authorization"], "`credential_secret`")
+    } else {
+        let credential = host.and_then(|host| host.credential.as_ref());
+        (credential.map(Credential::headers).unwrap_or_default(), "the credential of its host")
+    };
+    for (place, name) in &fields.set {
+        if taken.contains(&name.as_str()) {
+            log.fault(
+                *place,
+                format!("the header `{name}` is set here and by {by}: one place has one value"),
+            );
+        }
     }
 }
 

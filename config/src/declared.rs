@@ -8,7 +8,7 @@ use serde_json::Value;
 use toml::de::DeValue;
 
 use crate::checks::{answer, matches};
-use crate::facts::{Destination, Facts};
+use crate::facts::{Destination, Facts, Fields};
 use crate::headers::{check_name, header_name};
 use crate::limits::dimension;
 use crate::model::{Declared, HostPattern, Idempotency, ImpactRule, KeyPlace, Placement, Preset, Verify};
@@ -66,6 +66,16 @@ pub(crate) fn read(table: &Table<'_>, name: &str, facts: &mut Facts) -> Option<D
     let idempotency = if table.get("idempotency").is_some() { idempotency } else { preset.idempotency };
     let response = if table.get("response").is_some() { response } else { Some(preset.response) };
     judge_key_place(table, idempotency.as_ref(), &headers);
+    if let Some(url) = &url {
+        let key = idempotency.as_ref().and_then(|key| match &key.place {
+            KeyPlace::Header(name) => Some((table.key_place("idempotency"), name.clone())),
+            KeyPlace::Body(_) => None,
+        });
+        let at = table.key_place("headers");
+        let set = headers.iter().map(|(name, _)| (at, name.clone())).chain(key).collect();
+        let own_credential = credential_secret.is_some();
+        facts.fields.push(Fields { authority: url.authority().clone(), own_credential, set });
+    }
     Some(Declared {
         method: method?.0.to_owned(),
         url: url?,

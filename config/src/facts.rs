@@ -33,6 +33,12 @@ pub(crate) struct Facts {
     pub(crate) kept_in_vault: Option<Place>,
     /// Every place that names a secret.
     pub(crate) secret_uses: Vec<SecretUse>,
+    /// Every secret that it takes to mint another one.
+    pub(crate) minting: Vec<Minting>,
+    /// Every server where tokens are minted.
+    pub(crate) token_hosts: Vec<(Place, Authority)>,
+    /// What every declared action sets in its requests' headers.
+    pub(crate) fields: Vec<Fields>,
     /// Every host whose name could be read.
     pub(crate) hosts: Vec<(Place, Host)>,
     /// Where every action is declared.
@@ -52,6 +58,26 @@ pub(crate) struct SecretUse {
     pub(crate) placement: Placement,
     /// Where the request goes; `None` if that could not be read.
     pub(crate) to: Option<HostPattern>,
+}
+
+/// A secret that it takes to mint another one.
+pub(crate) struct Minting {
+    pub(crate) place: Place,
+    /// What is minted.
+    pub(crate) minted: String,
+    /// What it takes.
+    pub(crate) part: String,
+    /// A refresh token, which a provider may replace.
+    pub(crate) renews: bool,
+}
+
+/// What a declared action sets in its requests' headers.
+pub(crate) struct Fields {
+    pub(crate) authority: Authority,
+    /// It has a `credential_secret`, which goes before the host's credential.
+    pub(crate) own_credential: bool,
+    /// By `headers` or `idempotency`: where, and the field's name.
+    pub(crate) set: Vec<(Place, String)>,
 }
 
 /// Where an action goes.

@@ -7,7 +7,7 @@ use oncegate_policy::url_template::{Scheme, UrlTemplate};
 use crate::document::{Document, Entry};
 use crate::facts::Facts;
 use crate::headers::header_name;
-use crate::model::{Credential, Host, HostPattern, Placement};
+use crate::model::{Credential, Host, HostPattern, Placement, Sigv4};
 use crate::nearest::nearest;
 use crate::reader::{Node, Table};
 use crate::templates::{Allowed, parse};
@@ -150,7 +150,7 @@ fn connect_to(node: &Node<'_>) -> Option<Authority> {
 }
 
 fn credential(table: &Table<'_>, to: Option<&HostPattern>, facts: &mut Facts) -> Option<Credential> {
-    let kind = table.exactly_one(&["header", "query", "basic"]);
+    let kind = table.exactly_one(&["header", "query", "basic", "sigv4"]);
     let value = |facts: &mut Facts, placement| {
         table.need("value", |node| placed(node, text(node)?, placement, to, facts))
     };
@@ -167,11 +167,47 @@ fn credential(table: &Table<'_>, to: Option<&HostPattern>, facts: &mut Facts) ->
             table.refuse(&["value"], "does not go with `basic`: it has `user` and `password`");
             table.read("basic", |node| node.table("`basic`", |table| basic(table, to, facts))?)
         }
-        Some(_) | None => {
+        Some(_) => {
+            table.refuse(&["value"], "does not go with `sigv4`: it has its keys");
+            let keys = table.read("sigv4", |node| node.table("`sigv4`", |table| sigv4(table, to, facts))?);
+            keys.map(Credential::Sigv4)
+        }
+        None => {
             _ = table.get("value");
             None
         }
     }
+}
+
+/// Keys by the names of their secrets: a signature has no place for a template.
+fn sigv4(table: &Table<'_>, to: Option<&HostPattern>, facts: &mut Facts) -> Option<Sigv4> {
+    let (region, service) = (table.need("region", scope_word), table.need("service", scope_word));
+    let mut named = |node: &Node<'_>| {
+        let secret = owned(node)?;
+        facts.uses(node.place, &secret, Placement::Header, to);
+        Some(secret)
+    };
+    let access_key = table.need("access_key", &mut named);
+    let secret_key = table.need("secret_key", &mut named);
+    let session_token = table.read("session_token", &mut named);
+    Some(Sigv4 {
+        region: region?,
+        service: service?,
+        access_key: access_key?,
+        secret_key: secret_key?,
+        session_token,
+    })
+}
+
+/// A part of a signature's scope, which is divided by slashes.
+fn scope_word(node: &Node<'_>) -> Option<String> {
+    let written = text(node)?;
+    let good = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+    if !written.bytes().all(good) {
+        node.fault(format!("{}: `{written}` is not of `a-z`, `0-9` and `-`", node.what));
+        return None;
+    }
+    Some(written.to_owned())
 }
 
 fn basic(table: &Table<'_>, to: Option<&HostPattern>, facts: &mut Facts) -> Option<Credential> {

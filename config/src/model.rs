@@ -22,6 +22,12 @@ pub use action::{
 
 mod control;
 
+mod secret;
+
+pub use secret::{
+    ClientAuth, Grant, OAuth2, Placement, SecretSource, SecretSpec, SecretUse, Sigv4, TokenUrl,
+};
+
 pub use control::{Control, ControlTls, LogFormat, LogLevel, LogSection, MetricsAccess, OtelSection};
 
 /// The whole configuration.
@@ -148,53 +154,6 @@ pub enum CallerListen {
     Unix(PathBuf),
 }
 
-/// `[secrets.NAME]`
-#[derive(Clone, Debug, PartialEq)]
-pub struct SecretSpec {
-    /// Where the value comes from.
-    pub from: SecretSource,
-    /// `description`, for the API's listing.
-    pub description: Option<String>,
-    /// Hosts it may go to: exact, or all below a leading dot. Never empty. `None`, which only a secret of the vault may
-    /// have: where a host or an action names it, and nowhere else.
-    pub allowed_hosts: Option<Vec<String>>,
-    /// Places it may stand in. `None`: a header only; for a secret of the vault, any.
-    pub allowed_placements: Option<Vec<Placement>>,
-}
-
-/// One place that names a secret.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SecretUse {
-    /// Its name.
-    pub secret: String,
-    /// Where requests go from there.
-    pub to: HostPattern,
-}
-
-/// Where a secret's value comes from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SecretSource {
-    /// An environment variable of the sidecar.
-    Env(String),
-    /// A file (relative to the configuration file); one trailing line end is cut off.
-    File(PathBuf),
-    /// A command's standard output; one trailing line end is cut off.
-    Command(Vec<String>),
-    /// Put through the API.
-    Vault,
-}
-
-/// A place in a request where a secret may stand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Placement {
-    /// A header's value.
-    Header,
-    /// The URL (public word `url`; `query` is accepted).
-    Url,
-    /// The body.
-    Body,
-}
-
 /// `[hosts."…"]`
 #[derive(Clone, Debug, PartialEq)]
 pub struct Host {
@@ -254,4 +213,6 @@ pub enum Credential {
         /// The password.
         password: Template,
     },
+    /// `{ sigv4 = { region = "…", service = "…", access_key = "NAME", secret_key = "NAME" } }`
+    Sigv4(Sigv4),
 }

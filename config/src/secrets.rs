@@ -7,6 +7,7 @@ use oncegate_policy::authority::Authority;
 use crate::document::{Document, Entry};
 use crate::facts::Facts;
 use crate::model::{Placement, SecretSource, SecretSpec};
+use crate::oauth2;
 use crate::reader::{Node, Table};
 use crate::value::{boolean, list, owned, path, some_list, text, word};
 
@@ -22,7 +23,8 @@ pub(crate) fn read(document: &Document<'_>, facts: &mut Facts) -> BTreeMap<Strin
     let mut secrets = BTreeMap::new();
     for entry in document.entries("secrets") {
         check_name(entry);
-        let spec = entry.node.table(&format!("[secrets.{}]", entry.name), secret).flatten();
+        let read = |table: &Table<'_>| secret(table, entry.name, facts);
+        let spec = entry.node.table(&format!("[secrets.{}]", entry.name), read).flatten();
         // A faulty one is declared all the same: whoever uses it has done nothing wrong.
         facts.secrets.insert(entry.name.to_owned(), spec.clone());
         if spec.as_ref().is_some_and(|spec| spec.from == SecretSource::Vault) {
@@ -43,16 +45,17 @@ fn check_name(entry: &Entry<'_>) {
     }
 }
 
-fn secret(table: &Table<'_>) -> Option<SecretSpec> {
-    let from = table.need("from", |node| node.table("`from`", source)?);
+fn secret(table: &Table<'_>, name: &str, facts: &mut Facts) -> Option<SecretSpec> {
+    let from = table.need("from", |node| node.table("`from`", |table| source(table, name, facts))?);
     let hosts = |node: &Node<'_>| some_list(node, host);
     // What the API keeps is named by hosts and actions that an operator's key declares; what lies elsewhere is not
     // ours, and says itself where it may go.
     let allowed_hosts = match from {
         Some(SecretSource::Vault) => table.read("allowed_hosts", hosts),
-        Some(SecretSource::Env(_) | SecretSource::File(_) | SecretSource::Command(_)) | None => {
-            table.need("allowed_hosts", hosts)
-        }
+        Some(
+            SecretSource::Env(_) | SecretSource::File(_) | SecretSource::Command(_) | SecretSource::OAuth2(_),
+        )
+        | None => table.need("allowed_hosts", hosts),
     };
     let allowed_placements =
         table.read("allowed_placements", |node| list(node, |node| word(node, &PLACEMENTS)));
@@ -72,9 +75,14 @@ pub(crate) fn vault_key(document: &Document<'_>) -> Option<SecretSource> {
     })?
 }
 
-fn source(table: &Table<'_>) -> Option<SecretSource> {
-    match table.exactly_one(&["env", "file", "command", "vault"])? {
+fn source(table: &Table<'_>, name: &str, facts: &mut Facts) -> Option<SecretSource> {
+    match table.exactly_one(&["env", "file", "command", "vault", "oauth2"])? {
         "vault" => table.read("vault", vault),
+        "oauth2" => {
+            let read = |table: &Table<'_>| oauth2::read(table, name, facts);
+            let minted = table.read("oauth2", |node| node.table("`oauth2`", read)?)?;
+            Some(SecretSource::OAuth2(Box::new(minted)))
+        }
         kind => outside(table, kind),
     }
 }

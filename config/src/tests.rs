@@ -1,6 +1,7 @@
 //! Whole texts in, whole configurations or every fault out.
 
 mod control;
+mod credentials;
 mod cross;
 mod example;
 mod faults;

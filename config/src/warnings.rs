@@ -10,7 +10,7 @@ use oncegate_policy::template::{Piece, Template};
 
 use crate::facts::Facts;
 use crate::fault::{Log, Place};
-use crate::model::{Action, ActionKind, Config, Credential, Declared, GithubWrite, Host, Verify};
+use crate::model::{Action, ActionKind, Config, Declared, GithubWrite, Host, Verify};
 use crate::templates::has;
 
 /// Records every doubt about a configuration that has no fault.
@@ -133,12 +133,7 @@ fn host_doubts(host: &Host, place: Place, log: &Log<'_>) {
     if host.plain {
         log.warn(place, "the credential of this host is sent in plain text");
     }
-    let mut templates = match credential {
-        Credential::Header { value, .. } | Credential::Query { value, .. } => vec![value],
-        Credential::Basic { user, password } => vec![user, password],
-    }
-    .into_iter();
-    if templates.all(|template| template.is_constant()) {
+    if credential.secrets().is_empty() {
         log.warn(place, "the credential of this host names no secret: it stands in the file as it is");
     }
 }

@@ -99,6 +99,7 @@ mod tests {
             (Exchange::NotSent(NotSent::Resolve("no such name".into())), Failed),
             (Exchange::NotSent(NotSent::Connect("refused".into())), Failed),
             (Exchange::NotSent(NotSent::Tls("wrong host".into())), Failed),
+            (Exchange::NotSent(NotSent::Credential("invalid_client".into())), Failed),
             (Exchange::NotSent(NotSent::HandedBack("closed".into())), Failed),
             (lost(Phase::AwaitingHead), Unknown),
             (lost(Phase::ReadingBody), Unknown),

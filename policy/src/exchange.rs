@@ -23,6 +23,8 @@ pub enum NotSent {
     Connect(String),
     /// A connection, and no TLS session with the host it should be.
     Tls(String),
+    /// The access token that the request needs could not be minted; no connection was made for the request.
+    Credential(String),
     /// The HTTP client gave the whole request back: with hyper 1.12 the peer had read 0 bytes in every such case.
     HandedBack(String),
 }
@@ -36,6 +38,7 @@ impl NotSent {
             Self::AddressRefused(_) => "address_refused",
             Self::Connect(_) => "connect",
             Self::Tls(_) => "tls",
+            Self::Credential(_) => "credential",
             Self::HandedBack(_) => "handed_back",
         }
     }
@@ -48,6 +51,7 @@ impl NotSent {
             | Self::AddressRefused(cause)
             | Self::Connect(cause)
             | Self::Tls(cause)
+            | Self::Credential(cause)
             | Self::HandedBack(cause) => cause,
         }
     }

@@ -15,6 +15,7 @@ use oncegate_config::model::{self, Action, ActionKind, Credential, EmailFence, H
 use oncegate_policy::authority::Authority;
 use oncegate_policy::template::{Piece, Template};
 use oncegate_policy::url_template::Scheme;
+use oncegate_store::SecretNames;
 
 /// The host of Stripe's API.
 pub const STRIPE_HOST: &str = "api.stripe.com";
@@ -169,6 +170,18 @@ pub fn credential(host: &Host, action: Option<&Action>, reading: bool) -> Option
         }
         None => host.credential.clone(),
     }
+}
+
+/// The names of the secrets that a write carries, by the place that each of them stands in: what [`credential`] and
+/// [`secret_headers`] choose.
+#[must_use]
+pub fn secret_names(host: Option<&Host>, action: &Action) -> SecretNames {
+    let owned = |names: Vec<&str>| names.into_iter().map(str::to_owned).collect::<Vec<_>>();
+    let chosen = host.and_then(|host| credential(host, Some(action), false));
+    let chosen = chosen.map(|credential| (credential.place(), owned(credential.secrets())));
+    let headers = secret_headers(action, true).into_iter();
+    let headers = headers.map(|(name, value)| (format!("header {name}"), owned(value.secrets())));
+    headers.chain(chosen).filter(|(_, names)| !names.is_empty()).collect()
 }
 
 /// The declared headers that name a secret. Without a scope, only those that need nothing else.

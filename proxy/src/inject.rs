@@ -1,24 +1,34 @@
 //! Inject: fetch the secret and place it. Whatever the agent sent in that place is overwritten.
 
+use std::sync::Arc;
+use std::time::SystemTime;
+
 use http::header::{ACCEPT_ENCODING, CONTENT_LENGTH, HOST};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Uri};
 use oncegate_config::model::{Action, Host};
 use oncegate_policy::authority::Authority;
+use oncegate_policy::exchange::NotSent;
 use oncegate_policy::refusal::{Code, Refusal};
 use oncegate_policy::template::Scope;
 use oncegate_policy::url_template::{Scheme, percent_encode};
 
 use crate::adapting;
 use crate::receive::host_value;
-use crate::secrets::{self, Placed, Wanted};
-use crate::state::Snapshot;
+use crate::scrub::Scrubber;
+use crate::secrets::{self, Placed, SecretError, Wanted};
+use crate::sigv4::{Payload, Signer};
+use crate::state::{Sidecar, Snapshot};
 
 /// Fetches the credential of a host or an action, and the secrets that a declared action's headers name.
 /// `scope` fills the other places of those headers; without one (a read), headers that need it are left out.
 ///
+/// An access token that could not be minted is no refusal: [`Placed::unminted`] is the proof that the request did not
+/// leave, and a governed write is recorded with it as failed.
+///
 /// # Errors
 /// `credential_unavailable`. The cause goes to the log, not to the agent.
 pub async fn placed(
+    sidecar: &Arc<Sidecar>,
     snapshot: &Snapshot,
     host: &Host,
     action: Option<&Action>,
@@ -34,10 +44,16 @@ pub async fn placed(
     if wanted.credential.is_none() && wanted.headers.is_empty() {
         return Ok(Placed::nothing());
     }
-    secrets::place(snapshot, &wanted, &authority.host).await.map_err(|error| {
-        tracing::error!(error = crate::upstream::chain(&error), host = %authority.host, "a credential could not be had");
-        Refusal::from(&error)
-    })
+    match secrets::place(sidecar, snapshot, &wanted, &authority.host).await {
+        Ok(placed) => Ok(placed),
+        Err(SecretError::Mint { name, cause }) => {
+            Ok(Placed::unminted(NotSent::Credential(format!("{name}: {cause}"))))
+        }
+        Err(error) => {
+            tracing::error!(error = crate::upstream::chain(&error), host = %authority.host, "a credential could not be had");
+            Err(Refusal::from(&error))
+        }
+    }
 }
 
 /// The head of a request as it leaves: the agent's fields, what the adapter sets, then the credential, last.
@@ -84,18 +100,24 @@ pub fn outgoing(
     Ok(request)
 }
 
-/// The head of a read of our own.
+/// Makes a request whole that was judged with its body: unpacked answers are asked for (we read them first, and unpack
+/// nothing), the length is that of the bytes, and the signature is over all of it.
 ///
 /// # Errors
-/// As [`outgoing`].
-pub fn reading(
-    request: Request<()>,
-    headers: &[(String, String)],
-    authority: &Authority,
-    scheme: Scheme,
-    placed: Placed,
-) -> Result<Request<()>, Refusal> {
-    outgoing(request, &HeaderMap::new(), headers, &[], (authority, scheme), placed)
+/// As [`Signer::sign`].
+pub fn finish(
+    head: &mut Request<()>,
+    body: &[u8],
+    to: (&Authority, Scheme),
+    (signer, scrubber): (Option<&Signer>, &mut Scrubber),
+    now: SystemTime,
+) -> Result<(), Refusal> {
+    head.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    set_length(head, body.len());
+    if let Some(signer) = signer {
+        scrubber.also("signature", &signer.sign(head, to, Payload::Whole(body), now)?);
+    }
+    Ok(())
 }
 
 /// What was judged is what is sent: the length is that of the buffered bytes.
@@ -103,18 +125,36 @@ pub fn set_length(request: &mut Request<()>, bytes: usize) {
     request.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(bytes));
 }
 
-/// Replaces the agent's parameters of the credential's name, however often and in whatever spelling they stand.
+/// Replaces the agent's parameters of the credential's name.
 fn with_query(uri: &Uri, placed: &Placed) -> Result<Uri, Refusal> {
-    let refuse = || Refusal::new(Code::InvalidRequest, "The URL cannot be sent. Nothing was sent.");
-    let kept = uri.query().unwrap_or("").split('&').filter(|pair| !pair.is_empty()).filter(|pair| {
-        let name = pair.split('=').next().unwrap_or("").replace('+', " ");
-        let name = percent_encoding::percent_decode_str(&name).decode_utf8_lossy().into_owned();
-        !placed.query.iter().any(|(ours, _)| *ours == name)
-    });
+    let kept = without_parameters(uri, |name| placed.query.iter().any(|(ours, _)| ours == name))?;
     let ours = placed
         .query
         .iter()
         .map(|(name, value)| format!("{}={}", percent_encode(name), percent_encode(value)));
-    let query = kept.map(str::to_owned).chain(ours).collect::<Vec<_>>().join("&");
-    format!("{}?{query}", uri.path()).parse().map_err(|_| refuse())
+    let query = kept.query().map(str::to_owned).into_iter().chain(ours).collect::<Vec<_>>().join("&");
+    format!("{}?{query}", kept.path()).parse().map_err(|_| unsendable())
+}
+
+/// A target without the parameters that `gone` names, however often and in whatever spelling they stand. What stays is
+/// not written anew.
+///
+/// # Errors
+/// `invalid_request` for a target that is no URI.
+pub(crate) fn without_parameters(uri: &Uri, gone: impl Fn(&str) -> bool) -> Result<Uri, Refusal> {
+    let is_gone = |pair: &str| {
+        let name = pair.split('=').next().unwrap_or("").replace('+', " ");
+        gone(&percent_encoding::percent_decode_str(&name).decode_utf8_lossy())
+    };
+    let pairs = || uri.query().unwrap_or("").split('&').filter(|pair| !pair.is_empty());
+    if !pairs().any(is_gone) {
+        return Ok(uri.clone());
+    }
+    let kept = pairs().filter(|pair| !is_gone(pair)).collect::<Vec<_>>().join("&");
+    let target = if kept.is_empty() { uri.path().to_owned() } else { format!("{}?{kept}", uri.path()) };
+    target.parse().map_err(|_| unsendable())
+}
+
+fn unsendable() -> Refusal {
+    Refusal::new(Code::InvalidRequest, "The URL cannot be sent. Nothing was sent.")
 }

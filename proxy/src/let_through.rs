@@ -11,6 +11,7 @@ use http::{HeaderMap, Method, Request, Uri};
 use oncegate_policy::authority::Authority;
 use oncegate_policy::caller::CallerName;
 use oncegate_policy::classify;
+use oncegate_policy::exchange::NotSent;
 use oncegate_policy::id::EffectId;
 use oncegate_policy::refusal::{Code, Refusal};
 use oncegate_policy::template::Scope;
@@ -45,7 +46,7 @@ pub enum LetThrough {
 pub async fn dispatch_ready(sidecar: &Arc<Sidecar>, id: &EffectId) -> Result<LetThrough, StoreError> {
     let Some(kept) = sidecar.store.prepared(id).await? else { return Ok(LetThrough::NotReady) };
     let snapshot = sidecar.snapshot();
-    let (request, rules) = match rebuilt(&snapshot, &kept).await {
+    let (request, rules) = match rebuilt(sidecar, &snapshot, &kept).await {
         Ok(rebuilt) => rebuilt,
         Err(refusal) => {
             // It can no longer be sent as it was approved: that ends it, provably unsent.
@@ -103,7 +104,8 @@ pub async fn replay(sidecar: &Arc<Sidecar>, id: &EffectId, by: &CallerName) -> R
     // refused by `begin_replay`, which knows why.
     let ready = match sidecar.store.prepared(id).await? {
         None => None,
-        Some(kept) => match rebuilt(&snapshot, &kept).await {
+        Some(kept) => match rebuilt(sidecar, &snapshot, &kept).await {
+            Ok((Prepared { head: Err(proof), .. }, _)) => return Ok(Replayed::Unavailable(unminted(&proof))),
             Ok(ready) => Some(ready),
             Err(refusal) => return Ok(Replayed::Unavailable(refusal)),
         },
@@ -136,8 +138,15 @@ pub async fn replay(sidecar: &Arc<Sidecar>, id: &EffectId, by: &CallerName) -> R
     }
 }
 
+/// A replay is not tried without its token: nothing is recorded, and it can be asked for again.
+fn unminted(proof: &NotSent) -> Refusal {
+    let sentence = format!("The credential cannot be had ({}). Nothing was sent.", proof.cause());
+    Refusal::new(Code::CredentialUnavailable, sentence)
+}
+
 /// The kept request with a fresh credential.
 async fn rebuilt(
+    sidecar: &Arc<Sidecar>,
     snapshot: &Snapshot,
     kept: &PreparedRequest,
 ) -> Result<(Prepared, classify::ResponseRules), Refusal> {
@@ -155,6 +164,12 @@ async fn rebuilt(
     if uri.scheme_str() != Some(scheme.as_str()) || kept_for != Some(Ok(authority.clone())) {
         return Err(gone());
     }
+    // And under the secrets that were named then. Effects that are older than this record are taken as they are.
+    let names = adapting::secret_names(Some(host), action);
+    if kept.view.credential.as_ref().is_some_and(|then| *then != names) {
+        let sentence = "The secrets that this was prepared with are not those that are declared for it now. Nothing was sent.";
+        return Err(Refusal::new(Code::CredentialUnavailable, sentence));
+    }
     let memory: Value = serde_json::from_str(&kept.memory).unwrap_or_default();
     let scope = Scope {
         input: &memory["input"],
@@ -162,8 +177,10 @@ async fn rebuilt(
         effect_key: Some(&kept.view.provider_key),
         response: None,
     };
-    let mut placed = inject::placed(snapshot, host, Some(action), &authority, Some(scope)).await?;
-    let scrubber = std::mem::take(&mut placed.scrubber);
+    let mut placed = inject::placed(sidecar, snapshot, host, Some(action), &authority, Some(scope)).await?;
+    let mut scrubber = std::mem::take(&mut placed.scrubber);
+    let lent = std::mem::take(&mut placed.lent);
+    let (signer, unminted) = (placed.signer.take(), placed.unminted.take());
     let unsendable =
         || Refusal::new(Code::InvalidRequest, "The kept request cannot be sent. Nothing was sent.");
     let target = uri.path_and_query().map_or("/", |target| target.as_str());
@@ -171,14 +188,15 @@ async fn rebuilt(
     let request = Request::builder().method(method).uri(target).body(()).map_err(|_| unsendable())?;
     let to = (&authority, scheme);
     let mut head = inject::outgoing(request, &HeaderMap::new(), &kept.request.headers, &[], to, placed)?;
-    // As the first try has it: what is not kept, the pipeline sets.
-    head.headers_mut().insert(http::header::ACCEPT_ENCODING, http::HeaderValue::from_static("identity"));
-    inject::set_length(&mut head, kept.request.body.len());
+    // As the first try has it: what is not kept, the pipeline sets. A signature is of this moment.
+    let sealing = (signer.as_ref(), &mut scrubber);
+    inject::finish(&mut head, &kept.request.body, to, sealing, sidecar.clock.system())?;
     let request = Prepared {
         destination: snapshot.destination(&authority, host),
-        head,
+        head: unminted.map_or(Ok(head), Err),
         body: kept.request.body.clone().into(),
         scrubber,
+        lent,
         bounds: snapshot.bounds(),
     };
     Ok((request, adapter.response_rules().clone()))

@@ -9,7 +9,7 @@ use oncegate_policy::action::ActionName;
 use oncegate_policy::caller::CallerName;
 use oncegate_policy::classify::Verdict;
 use oncegate_policy::effect::{Rejection, Stage};
-use oncegate_policy::exchange::{Exchange, NotSent};
+use oncegate_policy::exchange::Exchange;
 use oncegate_policy::id::EffectId;
 use oncegate_policy::refusal::Refusal;
 use oncegate_store::view::EffectView;
@@ -150,6 +150,7 @@ impl Line {
             outcome,
             code = (!code.is_empty()).then_some(code),
             repeat,
+            credential = view.and_then(|view| names(view)),
             provider.status = wire.and_then(|wire| wire.status),
             seen = wire.map(|wire| wire.seen),
             cause = wire.map(|wire| wire.cause.as_str()).filter(|cause| !cause.is_empty()),
@@ -221,7 +222,7 @@ impl Line {
 impl Wire {
     fn of(exchange: &Exchange) -> Self {
         let (seen, status, cause) = match exchange {
-            Exchange::NotSent(proof) => (proof.step(), None, proof_cause(proof)),
+            Exchange::NotSent(proof) => (proof.step(), None, proof.cause()),
             Exchange::Answered(answer) => ("answered", Some(answer.status), ""),
             Exchange::Lost(loss) => (loss.phase.word(), loss.status, loss.cause.as_str()),
         };
@@ -229,14 +230,11 @@ impl Wire {
     }
 }
 
-fn proof_cause(proof: &NotSent) -> &str {
-    match proof {
-        NotSent::Resolve(cause)
-        | NotSent::AddressRefused(cause)
-        | NotSent::Connect(cause)
-        | NotSent::Tls(cause)
-        | NotSent::HandedBack(cause) => cause,
-    }
+/// The names of the secrets that it carries.
+fn names(view: &EffectView) -> Option<String> {
+    let names: Vec<&str> =
+        view.credential.iter().flat_map(|placed| placed.values().flatten()).map(String::as_str).collect();
+    (!names.is_empty()).then(|| names.join(","))
 }
 
 /// A request that was refused before it could be planned. `action` is `None` where none was recognised.

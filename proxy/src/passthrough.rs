@@ -12,14 +12,17 @@ use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::ext::ReasonPhrase;
-use oncegate_config::model::{Action, Host};
+use oncegate_config::model::{Action, Host, Proxy};
+use oncegate_policy::exchange::NotSent;
 use oncegate_policy::refusal::{Code, Refusal};
+use oncegate_policy::url_template::Scheme;
 
 use crate::inject;
 use crate::receive::{self, Head};
 use crate::respond;
 use crate::scrub::{ScrubStream, Scrubber};
 use crate::secrets::Placed;
+use crate::sigv4::{Payload, Signer};
 use crate::state::{Sidecar, Snapshot};
 use crate::upstream::dial::{self, Destination, Link};
 use crate::upstream::pool::Pool;
@@ -54,9 +57,13 @@ pub async fn forward(
     let mut placed = if head.method == Method::OPTIONS {
         Placed::nothing()
     } else {
-        inject::placed(snapshot, host, action, &head.via.authority, None).await?
+        inject::placed(sidecar, snapshot, host, action, &head.via.authority, None).await?
     };
-    let scrubber = std::mem::take(&mut placed.scrubber);
+    if let Some(proof) = &placed.unminted {
+        return Err(unminted(proof, &head));
+    }
+    let mut scrubber = std::mem::take(&mut placed.scrubber);
+    let (lent, signer) = (std::mem::take(&mut placed.lent), placed.signer.take());
     let identity_only = !placed.headers.is_empty() || !placed.query.is_empty();
     let request = Request::builder().method(head.method.clone()).uri(&head.raw_path_and_query).body(());
     let request = request.map_err(|_| {
@@ -67,7 +74,15 @@ pub async fn forward(
     if identity_only {
         outgoing.headers_mut().insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     }
-    let body = sized(&mut outgoing, body);
+    let body = known(&snapshot.config.proxy, signer.as_ref(), to.1, &head, body).await?;
+    let body = sized(&mut outgoing, body, |whole, outgoing| match &signer {
+        None => Ok(()),
+        Some(signer) => {
+            let payload = whole.map_or(Payload::Streaming, Payload::Whole);
+            scrubber.also("signature", &signer.sign(outgoing, to, payload, sidecar.clock.system())?);
+            Ok(())
+        }
+    })?;
 
     let destination = snapshot.destination(&head.via.authority, host);
     let method = outgoing.method().clone();
@@ -80,6 +95,9 @@ pub async fn forward(
         Err(Broken::NotSent(refusal)) => return Err(refusal),
         Err(Broken::Lost) => return lost(write, snapshot, &head),
     };
+    if response.status() == StatusCode::UNAUTHORIZED {
+        lent.turned_away();
+    }
     sidecar.metrics.passed_on();
     let (mut parts, incoming) = response.into_parts();
     // Where the length speaks of no body of its own it is passed on as it came; else the body's own framing says
@@ -137,12 +155,44 @@ fn passed_on(headers: &HeaderMap, scrubber: &Scrubber) -> HeaderMap {
     kept
 }
 
-/// The body, and the one header field that says where it ends.
-fn sized(request: &mut Request<()>, body: Passing) -> Body {
+/// No access token for it: whatever was asked, it did not leave.
+fn unminted(proof: &NotSent, head: &Head) -> Refusal {
+    tracing::info!(cause = proof.cause(), host = %head.via.authority, "a request was not passed on: no access token");
+    Refusal::new(Code::NotSent, "No access token could be had for this host. Nothing was sent.")
+}
+
+/// A signature needs the body, but where it says so itself: one that would stream is read whole first, as large as a
+/// governed one may be.
+async fn known(
+    bounds: &Proxy,
+    signer: Option<&Signer>,
+    scheme: Scheme,
+    head: &Head,
+    body: Passing,
+) -> Result<Passing, Refusal> {
+    match (signer, body) {
+        (Some(signer), Passing::Stream(incoming))
+            if incoming.size_hint().exact() == Some(0) || !signer.may_stream(scheme, &head.headers) =>
+        {
+            let whole = receive::body(incoming, bounds.max_request_body, bounds.request_timeout).await?;
+            Ok(Passing::Whole(whole))
+        }
+        (_, body) => Ok(body),
+    }
+}
+
+/// The body, and the one header field that says where it ends; `seal` sees the request when it is complete, with the
+/// body if that is known.
+fn sized(
+    request: &mut Request<()>,
+    body: Passing,
+    seal: impl FnOnce(Option<&[u8]>, &mut Request<()>) -> Result<(), Refusal>,
+) -> Result<Body, Refusal> {
     match body {
         Passing::Whole(bytes) => {
             inject::set_length(request, bytes.len());
-            whole(bytes)
+            seal(Some(&bytes), request)?;
+            Ok(whole(bytes))
         }
         Passing::Stream(incoming) => {
             if let Some(exact) = incoming.size_hint().exact() {
@@ -152,7 +202,8 @@ fn sized(request: &mut Request<()>, body: Passing) -> Body {
             } else {
                 request.headers_mut().insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
             }
-            incoming.map_err(|error| -> BodyError { error.into() }).boxed_unsync()
+            seal(None, request)?;
+            Ok(incoming.map_err(|error| -> BodyError { error.into() }).boxed_unsync())
         }
     }
 }

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::Request;
-use oncegate_adapters::{Adapter, Plan, Planned};
+use oncegate_adapters::{Adapter, Plan, Planned, ReadBack};
 use oncegate_config::model::{Action, Host};
 use oncegate_policy::admission::{self, CallerKey};
 use oncegate_policy::exchange::{Answer, Exchange};
@@ -15,9 +14,8 @@ use oncegate_policy::template::Scope;
 use serde_json::Value;
 
 use crate::asking::{Asking, Listener};
-use crate::inject;
+use crate::read;
 use crate::state::{Sidecar, Snapshot};
-use crate::upstream;
 
 /// Reads that one plan may make.
 const PLAN_READS_MAX: usize = 3;
@@ -52,25 +50,16 @@ pub async fn plan(
     let asked = asking.for_adapter();
     let mut planned = adapter.plan(&asked);
     for _ in 0..PLAN_READS_MAX {
-        let read = match planned {
+        let wanted = match planned {
             Planned::Ready(plan) => {
                 let asked = identify(action, adapter, asking, &plan)?;
                 return Ok(Planning { plan, asked });
             }
             Planned::Refused(refusal) => return Err(refusal),
-            Planned::NeedsRead(read) => read,
+            Planned::NeedsRead(wanted) => wanted,
         };
-        tracing::debug!(action.name = %action.name, why = read.why, "reading the provider before the plan");
-        let answer = look(
-            sidecar,
-            snapshot,
-            host,
-            action,
-            asking,
-            read.read_back.path_and_query(),
-            read.read_back.headers(),
-        )
-        .await;
+        tracing::debug!(action.name = %action.name, why = wanted.why, "reading the provider before the plan");
+        let answer = look(sidecar, snapshot, (host, action), asking, &wanted.read_back).await;
         planned = adapter.plan_with(&asked, &answer);
     }
     Err(Refusal::new(
@@ -84,29 +73,17 @@ pub async fn plan(
 async fn look(
     sidecar: &Arc<Sidecar>,
     snapshot: &Snapshot,
-    host: &Host,
-    action: &Action,
+    (host, action): (&Host, &Action),
     asking: &Asking,
-    path_and_query: &str,
-    headers: &[(String, String)],
+    read_back: &ReadBack,
 ) -> Answer {
-    let nothing = Answer { status: 503, reason: None, headers: Vec::new(), body: Vec::new() };
-    let head = Request::builder().uri(path_and_query).body(());
-    let (Ok(head), Ok(mut placed)) =
-        (head, inject::placed(snapshot, host, Some(action), &asking.authority, None).await)
-    else {
-        return nothing;
-    };
-    let scrubber = std::mem::take(&mut placed.scrubber);
-    let Ok(head) = inject::reading(head, headers, &asking.authority, asking.scheme, placed) else {
-        return nothing;
-    };
-    let destination = snapshot.destination(&asking.authority, host);
-    let mut bounds = snapshot.bounds();
-    bounds.upstream_timeout = snapshot.config.proxy.respond_within.min(Duration::from_secs(10)) / 2;
-    match upstream::read(&sidecar.pool, &destination, head, scrubber, bounds).await {
-        Exchange::Answered(answer) => answer,
-        Exchange::NotSent(_) | Exchange::Lost(_) => nothing,
+    let to = (&asking.authority, asking.scheme);
+    let within = snapshot.config.proxy.respond_within.min(Duration::from_secs(10)) / 2;
+    match read::ask(sidecar, snapshot, (host, action), to, read_back, within).await {
+        Ok(Exchange::Answered(answer)) => answer,
+        Ok(Exchange::NotSent(_) | Exchange::Lost(_)) | Err(_) => {
+            Answer { status: 503, reason: None, headers: Vec::new(), body: Vec::new() }
+        }
     }
 }
 

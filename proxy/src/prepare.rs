@@ -2,7 +2,7 @@
 //! this is done, and nothing is spent.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use http::Request;
 use oncegate_adapters::{Adapter, Marks};
@@ -13,7 +13,7 @@ use oncegate_policy::refusal::{Code, Refusal};
 use oncegate_policy::template::Scope;
 use oncegate_policy::time::Timestamp;
 use oncegate_store::admit::NewEffect;
-use oncegate_store::view::StoredRequest;
+use oncegate_store::view::{SecretNames, StoredRequest};
 use serde_json::json;
 
 use crate::asking::Asking;
@@ -21,7 +21,7 @@ use crate::plan::{self, Planning};
 use crate::secrets::Placed;
 use crate::state::{Sidecar, Snapshot};
 use crate::upstream::Prepared;
-use crate::{inject, preview, receive};
+use crate::{adapting, inject, preview, receive};
 
 /// A governed request that only its admission is missing to.
 pub struct Ready {
@@ -54,7 +54,8 @@ pub struct Draft<'a> {
 pub async fn governed(sidecar: &Arc<Sidecar>, snapshot: &Snapshot, asking: Asking) -> Result<Ready, Refusal> {
     let Draft { action, adapter, planning, stored, request } = draft(sidecar, snapshot, &asking).await?;
     let now = sidecar.clock.now();
-    let effect = new_effect(asking, action, adapter, planning, stored, now);
+    let credential = adapting::secret_names(snapshot.host(&asking.authority), action);
+    let effect = NewEffect { credential, ..new_effect(asking, action, adapter, planning, stored, now) };
     Ok(Ready { effect, request, rules: adapter.response_rules().clone() })
 }
 
@@ -83,9 +84,11 @@ pub async fn draft<'a>(
         effect_key: Some(&provider_key),
         response: None,
     };
-    let placed = inject::placed(snapshot, host, Some(action), &asking.authority, Some(scope)).await?;
+    let placed =
+        inject::placed(sidecar, snapshot, host, Some(action), &asking.authority, Some(scope)).await?;
     let stored = stored_request(asking, &planning, &marked);
-    let request = outgoing(snapshot, host, asking, &planning, marked, placed)?;
+    let now = sidecar.clock.system();
+    let request = outgoing(snapshot, host, asking, (&planning, marked), placed, now)?;
     Ok(Draft { action, adapter, planning, stored, request })
 }
 
@@ -94,11 +97,13 @@ fn outgoing(
     snapshot: &Snapshot,
     host: &Host,
     asking: &Asking,
-    planning: &Planning,
-    marked: oncegate_adapters::Prepared,
+    (planning, marked): (&Planning, oncegate_adapters::Prepared),
     mut placed: Placed,
+    now: SystemTime,
 ) -> Result<Prepared, Refusal> {
-    let scrubber = std::mem::take(&mut placed.scrubber);
+    let mut scrubber = std::mem::take(&mut placed.scrubber);
+    let lent = std::mem::take(&mut placed.lent);
+    let (signer, unminted) = (placed.signer.take(), placed.unminted.take());
     let request = Request::builder().method(asking.method.clone()).uri(&asking.path_and_query).body(());
     let request = request.map_err(|_| {
         Refusal::new(Code::InvalidRequest, "The request target cannot be sent. Nothing was sent.")
@@ -106,14 +111,13 @@ fn outgoing(
     let to = (&asking.authority, asking.scheme);
     let drop = &planning.plan.drop_headers;
     let mut head = inject::outgoing(request, &asking.header_map, &marked.headers, drop, to, placed)?;
-    // A governed answer is read by us first; we unpack nothing.
-    head.headers_mut().insert(http::header::ACCEPT_ENCODING, http::HeaderValue::from_static("identity"));
-    inject::set_length(&mut head, marked.body.len());
+    inject::finish(&mut head, &marked.body, to, (signer.as_ref(), &mut scrubber), now)?;
     Ok(Prepared {
         destination: snapshot.destination(&asking.authority, host),
-        head,
+        head: unminted.map_or(Ok(head), Err),
         body: marked.body.into(),
         scrubber,
+        lent,
         bounds: snapshot.bounds(),
     })
 }
@@ -127,7 +131,7 @@ fn stored_request(
     let replaced = |name: &str| {
         planning.plan.drop_headers.iter().any(|dropped| dropped == name)
             || marked.headers.iter().any(|(set, _)| set == name)
-            || ["authorization", "cookie", "proxy-authorization"].contains(&name)
+            || ["authorization", "cookie", "proxy-authorization", "x-amz-security-token"].contains(&name)
             || receive::is_hop_by_hop(name)
     };
     let kept = asking.headers.iter().filter(|(name, _)| !replaced(name)).cloned();
@@ -172,6 +176,7 @@ fn new_effect(
         compensates: links.compensates,
         preview,
         drill: asking.drill.or(action.fault_drill).map(|drill| drill.word().to_owned()),
+        credential: SecretNames::new(),
         listener: asking.listener.word(),
     }
 }

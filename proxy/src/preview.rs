@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use oncegate_config::model::{Action, Credential};
+use oncegate_config::model::Action;
 use oncegate_policy::limit::Limit;
 use oncegate_policy::preview::Basis;
 use oncegate_policy::refusal::Refusal;
@@ -123,23 +123,9 @@ pub(crate) fn change(request: &StoredRequest) -> Value {
 
 /// The credential by the names of its secrets, and where it would stand.
 fn credential(snapshot: &Snapshot, asking: &Asking, action: &Action) -> Value {
-    let chosen =
-        snapshot.host(&asking.authority).and_then(|host| adapting::credential(host, Some(action), false));
-    let mut names: Vec<String> = Vec::new();
-    let mut places: Vec<String> = Vec::new();
-    if let Some(credential) = &chosen {
-        let (place, templates) = match credential {
-            Credential::Header { name, value } => (format!("header {name}"), vec![value]),
-            Credential::Query { name, value } => (format!("query {name}"), vec![value]),
-            Credential::Basic { user, password } => ("header authorization".to_owned(), vec![user, password]),
-        };
-        names.extend(templates.iter().flat_map(|template| template.secrets()).map(str::to_owned));
-        places.push(place);
-    }
-    for (name, template) in adapting::secret_headers(action, true) {
-        names.extend(template.secrets().into_iter().map(str::to_owned));
-        places.push(format!("header {name}"));
-    }
+    let named = adapting::secret_names(snapshot.host(&asking.authority), action);
+    let names: Vec<&String> = named.values().flatten().collect();
+    let places: Vec<&String> = named.keys().collect();
     if names.is_empty() { Value::Null } else { json!({ "secrets": names, "places": places }) }
 }
 

@@ -6,7 +6,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::Request;
 use oncegate_adapters::{Adapter, Look, LookStep, Memory, ReadBack};
 use oncegate_config::model::{Action, Host};
 use oncegate_policy::effect::Stage;
@@ -21,7 +20,7 @@ use tokio::sync::watch;
 
 use crate::listener::stopped;
 use crate::state::{Sidecar, Snapshot};
-use crate::{adapting, inject, let_through, upstream};
+use crate::{adapting, let_through, read, upstream};
 
 /// The reconciler wakes at least this often: interrupted dispatches are swept then.
 const WAKE_EVERY: Duration = Duration::from_secs(15);
@@ -206,7 +205,7 @@ async fn questions(
     Finding::Unreadable { what: "the look asked too many questions".to_owned() }
 }
 
-/// One question: a GET, with the credential of the action.
+/// One question, with the credential of the action.
 async fn ask(
     sidecar: &Arc<Sidecar>,
     snapshot: &Snapshot,
@@ -215,19 +214,9 @@ async fn ask(
     read_back: &ReadBack,
 ) -> Result<Answer, String> {
     let authority = adapting::authority(action);
-    let scheme = adapting::scheme(action);
-    let mut placed = inject::placed(snapshot, host, Some(action), &authority, None)
-        .await
-        .map_err(|refusal| refusal.sentence)?;
-    let scrubber = std::mem::take(&mut placed.scrubber);
-    let request =
-        Request::builder().uri(read_back.path_and_query()).body(()).map_err(|error| error.to_string())?;
-    let head = inject::reading(request, read_back.headers(), &authority, scheme, placed)
-        .map_err(|refusal| refusal.sentence)?;
-    let destination = snapshot.destination(&authority, host);
-    let mut bounds = snapshot.bounds();
-    bounds.upstream_timeout = snapshot.config.reconcile.timeout;
-    match upstream::read(&sidecar.pool, &destination, head, scrubber, bounds).await {
+    let to = (&authority, adapting::scheme(action));
+    let within = snapshot.config.reconcile.timeout;
+    match read::ask(sidecar, snapshot, (host, action), to, read_back, within).await? {
         Exchange::Answered(answer) => Ok(answer),
         Exchange::NotSent(proof) => Err(format!("{}: {}", proof.step(), proof.cause())),
         Exchange::Lost(loss) => Err(loss.cause),

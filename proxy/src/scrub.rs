@@ -40,24 +40,28 @@ impl Scrubber {
     /// For these secrets, by name.
     #[must_use]
     pub fn new(secrets: BTreeMap<String, Zeroizing<String>>) -> Self {
-        let mut patterns = Vec::new();
+        let mut scrubber = Self::default();
         for (name, value) in secrets {
-            if value.len() < PATTERN_BYTES_MIN {
-                continue;
+            scrubber.also(&name, &value);
+        }
+        scrubber
+    }
+
+    /// One more.
+    pub fn also(&mut self, name: &str, value: &str) {
+        if value.len() < PATTERN_BYTES_MIN {
+            return;
+        }
+        let placeholder = format!("{{{{secret:{name}}}}}").into_bytes();
+        for spelling in spellings(value) {
+            let value = Zeroizing::new(spelling.into_bytes());
+            if let Some(first) = value.first() {
+                self.begins[usize::from(*first)] = true;
             }
-            let placeholder = format!("{{{{secret:{name}}}}}").into_bytes();
-            for spelling in spellings(&value) {
-                let value = Zeroizing::new(spelling.into_bytes());
-                patterns.push(Pattern { value, placeholder: placeholder.clone() });
-            }
+            self.patterns.push(Pattern { value, placeholder: placeholder.clone() });
         }
         // The longest first: one secret may be part of another.
-        patterns.sort_by_key(|pattern| std::cmp::Reverse(pattern.value.len()));
-        let mut begins = [false; 256];
-        for first in patterns.iter().filter_map(|pattern| pattern.value.first()) {
-            begins[usize::from(*first)] = true;
-        }
-        Self { patterns, begins }
+        self.patterns.sort_by_key(|pattern| std::cmp::Reverse(pattern.value.len()));
     }
 
     /// The pattern that stands at the beginning of these bytes.

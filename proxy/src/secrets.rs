@@ -1,26 +1,35 @@
 //! Secrets: fetched for one request, placed in it, and forgotten.
 //!
-//! A [`Secret`] has no `Debug`, no `Display`, no `Clone` and no serde. It leaves this module in two ways only:
-//! inside a [`Placed`] header or query parameter of a request to a host that it is allowed for, and as a
-//! pattern that [`crate::scrub`] takes out of answers.
+//! A [`Secret`] has no `Debug`, no `Display`, no `Clone` and no serde. It leaves this module in four ways only:
+//! inside a [`Placed`] header or query parameter of a request to a host that it is allowed for, as the key of a
+//! [`Signer`] for such a host, in the request for an access token to the token's own host (`tokens`), and as a pattern
+//! that [`crate::scrub`] takes out of answers.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
 use http::{HeaderName, HeaderValue};
 use oncegate_adapters::Adapter;
-use oncegate_config::model::{Credential, Placement, SecretSource, SecretSpec};
-use oncegate_policy::refusal::{Code, Refusal};
+use oncegate_config::model::{Config, Credential, Placement, SecretSource, SecretSpec};
+use oncegate_policy::exchange::NotSent;
 use oncegate_policy::template::{Piece, Scope, Template};
-use thiserror::Error;
 use zeroize::Zeroizing;
 
 use crate::scrub::Scrubber;
-use crate::state::Snapshot;
+use crate::sigv4::Signer;
+use crate::state::{Sidecar, Snapshot};
 use crate::vault::Vault;
+
+mod error;
+mod grant;
+mod tokens;
+
+pub use error::SecretError;
+pub use tokens::{LIFE_UNSAID, Lent, MINT_TIMEOUT, RENEW_BEFORE, Tokens};
 
 /// A secret's value is at most this many bytes.
 pub const SECRET_BYTES_MAX: usize = 64 * 1024;
@@ -30,77 +39,6 @@ pub const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
 /// A secret's value.
 pub struct Secret(Zeroizing<String>);
 
-/// Why a secret could not be had or placed. Never holds any part of its value.
-#[derive(Debug, Error)]
-pub enum SecretError {
-    /// No such entry.
-    #[error("secret {0} is not declared")]
-    Undeclared(String),
-    /// The environment does not have it.
-    #[error("secret {name}: the environment variable {variable} is not set")]
-    Environment {
-        /// The secret.
-        name: String,
-        /// The variable.
-        variable: String,
-    },
-    /// The file could not be read.
-    #[error("secret {name}: its file cannot be read")]
-    File {
-        /// The secret.
-        name: String,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// The command failed.
-    #[error("secret {name}: its command failed: {why}")]
-    Command {
-        /// The secret.
-        name: String,
-        /// How.
-        why: String,
-    },
-    /// The vault has none.
-    #[error("secret {0}: the vault holds no value for it")]
-    VaultEmpty(String),
-    /// Its value in the vault cannot be opened.
-    #[error("secret {0}: its value in the vault cannot be opened with the vault's key")]
-    VaultSealed(String),
-    /// Empty, too long, or with characters that cannot stand in a request.
-    #[error("secret {0}: its value is empty, too long or has characters that no header can carry")]
-    Unusable(String),
-    /// Not for this host.
-    #[error("secret {name} is not allowed for {host}")]
-    Host {
-        /// The secret.
-        name: String,
-        /// The host it was wanted for.
-        host: String,
-    },
-    /// Not for this place.
-    #[error("secret {name} is not allowed in this place")]
-    Place {
-        /// The secret.
-        name: String,
-    },
-    /// Not of the mode that the action is declared for.
-    #[error("secret {0} is a key of the other mode (test or live) than the action's")]
-    Mode(String),
-    /// The credential's template names something else.
-    #[error("the credential's template cannot be filled")]
-    Template,
-}
-
-impl From<&SecretError> for Refusal {
-    /// What the agent may know of it: not where the operator keeps it.
-    fn from(_: &SecretError) -> Self {
-        Self::new(
-            Code::CredentialUnavailable,
-            "The credential for this host could not be had. Nothing was sent. Ask the operator; do not retry.",
-        )
-    }
-}
-
 /// What is put into one request.
 pub struct Placed {
     /// Headers that replace the agent's of the same name.
@@ -109,15 +47,33 @@ pub struct Placed {
     pub query: Vec<(String, Zeroizing<String>)>,
     /// What has to be taken out of the answer.
     pub scrubber: Scrubber,
-    /// The names of the secrets, for the record.
-    pub names: Vec<String>,
+    /// Signs the request when it is complete.
+    pub signer: Option<Signer>,
+    /// Access tokens among it.
+    pub lent: Lent,
+    /// Something has to be minted for this request, and could not be: it may not leave, and this is the proof that it
+    /// did not.
+    pub unminted: Option<NotSent>,
 }
 
 impl Placed {
     /// For a host without a credential.
     #[must_use]
     pub fn nothing() -> Self {
-        Self { headers: Vec::new(), query: Vec::new(), scrubber: Scrubber::default(), names: Vec::new() }
+        Self {
+            headers: Vec::new(),
+            query: Vec::new(),
+            scrubber: Scrubber::default(),
+            signer: None,
+            lent: Lent::default(),
+            unminted: None,
+        }
+    }
+
+    /// Nothing either, because a token could not be minted.
+    #[must_use]
+    pub fn unminted(proof: NotSent) -> Self {
+        Self { unminted: Some(proof), ..Self::nothing() }
     }
 }
 
@@ -137,9 +93,21 @@ pub struct Wanted<'a> {
 ///
 /// # Errors
 /// A secret that cannot be had, or that is not allowed for this host or place.
-pub async fn place(snapshot: &Snapshot, wanted: &Wanted<'_>, host: &str) -> Result<Placed, SecretError> {
-    let mut filler =
-        Filler { snapshot, host, scope: wanted.scope, fits: wanted.fits, patterns: BTreeMap::new() };
+pub async fn place(
+    sidecar: &Arc<Sidecar>,
+    snapshot: &Snapshot,
+    wanted: &Wanted<'_>,
+    host: &str,
+) -> Result<Placed, SecretError> {
+    let mut filler = Filler {
+        sidecar,
+        snapshot,
+        host,
+        scope: wanted.scope,
+        fits: wanted.fits,
+        patterns: BTreeMap::new(),
+        lent: Lent::default(),
+    };
     let mut placed = Placed::nothing();
     for (name, value) in &wanted.headers {
         let value = filler.fill(value, Placement::Header).await?;
@@ -163,8 +131,19 @@ pub async fn place(snapshot: &Snapshot, wanted: &Wanted<'_>, host: &str) -> Resu
             let value = filler.fill(value, Placement::Url).await?;
             placed.query.push((name.clone(), value));
         }
+        Some(Credential::Sigv4(keys)) => {
+            let access = filler.keep(&keys.access_key).await?;
+            let secret = filler.keep(&keys.secret_key).await?;
+            let session = match &keys.session_token {
+                Some(name) => Some(filler.keep(name).await?),
+                None => None,
+            };
+            let session = session.as_ref().map(|token| token.as_str());
+            let signer = Signer::new((&access, &secret), session, &keys.region, &keys.service);
+            placed.signer = Some(signer);
+        }
     }
-    placed.names = filler.patterns.keys().cloned().collect();
+    placed.lent = filler.lent;
     placed.scrubber = Scrubber::new(filler.patterns);
     Ok(placed)
 }
@@ -179,11 +158,13 @@ fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), SecretEr
 
 /// Fills templates for one host and remembers what it put in.
 struct Filler<'a> {
+    sidecar: &'a Arc<Sidecar>,
     snapshot: &'a Snapshot,
     host: &'a str,
     scope: Option<Scope<'a>>,
     fits: Option<&'a Adapter>,
     patterns: BTreeMap<String, Zeroizing<String>>,
+    lent: Lent,
 }
 
 impl Filler<'_> {
@@ -211,22 +192,50 @@ impl Filler<'_> {
         Ok(out)
     }
 
-    async fn fetch(&self, name: &str, place: Placement) -> Result<Secret, SecretError> {
+    /// A secret that does not stand in the request as it is: what a signature is made with.
+    async fn keep(&mut self, name: &str) -> Result<Zeroizing<String>, SecretError> {
+        let secret = self.fetch(name, Placement::Header).await?;
+        self.patterns.insert(name.to_owned(), secret.0.clone());
+        Ok(secret.0)
+    }
+
+    async fn fetch(&mut self, name: &str, place: Placement) -> Result<Secret, SecretError> {
         let Snapshot { config, directory, vault, .. } = self.snapshot;
-        let spec = config.secrets.get(name).ok_or_else(|| SecretError::Undeclared(name.to_owned()))?;
-        // Checked again here, where it acts, although `check` has looked already: a secret goes nowhere else.
-        if !config.may_go(name, spec, self.host) {
-            return Err(SecretError::Host { name: name.to_owned(), host: self.host.to_owned() });
-        }
-        if !spec.may_stand(place) {
-            return Err(SecretError::Place { name: name.to_owned() });
-        }
-        let secret = read(name, spec, directory, vault).await?;
+        let spec = allowed(config, name, place, self.host)?;
+        let secret = match &spec.from {
+            SecretSource::OAuth2(minting) => {
+                let loan = tokens::lend(self.sidecar, self.snapshot, name, minting).await?;
+                let secret = Secret(loan.value());
+                self.lent.take(loan);
+                secret
+            }
+            SecretSource::Env(_) | SecretSource::File(_) | SecretSource::Command(_) | SecretSource::Vault => {
+                read(name, spec, directory, vault).await?
+            }
+        };
         match self.fits {
             Some(adapter) if !adapter.credential_fits(&secret.0) => Err(SecretError::Mode(name.to_owned())),
             Some(_) | None => Ok(secret),
         }
     }
+}
+
+/// What is declared of a secret, if it may stand in this place of a request to this host. Checked here, where it acts,
+/// although `check` has looked already: a secret goes nowhere else.
+fn allowed<'a>(
+    config: &'a Config,
+    name: &str,
+    place: Placement,
+    host: &str,
+) -> Result<&'a SecretSpec, SecretError> {
+    let spec = config.secrets.get(name).ok_or_else(|| SecretError::Undeclared(name.to_owned()))?;
+    if !config.may_go(name, spec, host) {
+        return Err(SecretError::Host { name: name.to_owned(), host: host.to_owned() });
+    }
+    if !spec.may_stand(place) {
+        return Err(SecretError::Place { name: name.to_owned() });
+    }
+    Ok(spec)
 }
 
 /// Reads a secret from where it is kept, without placing it anywhere: `check` asks whether it can be had.
@@ -241,9 +250,10 @@ pub async fn read(
 ) -> Result<Secret, SecretError> {
     let raw = match &spec.from {
         SecretSource::Vault => vault.get(name)?,
-        outside @ (SecretSource::Env(_) | SecretSource::File(_) | SecretSource::Command(_)) => {
-            fetch(name, outside, directory).await?
-        }
+        outside @ (SecretSource::Env(_)
+        | SecretSource::File(_)
+        | SecretSource::Command(_)
+        | SecretSource::OAuth2(_)) => fetch(name, outside, directory).await?,
     };
     let value = usable(&raw).ok_or_else(|| SecretError::Unusable(name.to_owned()))?;
     Ok(Secret(Zeroizing::new(value.to_owned())))
@@ -261,6 +271,13 @@ pub(crate) async fn fetch(
         SecretSource::File(path) => read_file(name, directory.join(path)).await?,
         SecretSource::Command(command) => run(name, command, directory).await?,
         SecretSource::Vault => return Err(SecretError::VaultEmpty(name.to_owned())),
+        // It is kept nowhere.
+        SecretSource::OAuth2(_) => {
+            return Err(SecretError::Mint {
+                name: name.to_owned(),
+                cause: "it is minted, not read".to_owned(),
+            });
+        }
     };
     Ok(Zeroizing::new(raw))
 }

@@ -29,6 +29,7 @@ use crate::own::Ports;
 use crate::proof::Digest32;
 use crate::reload::Files;
 use crate::run_tokens::RunTokens;
+use crate::secrets::Tokens;
 use crate::traced::Traces;
 use crate::upstream::dial::Destination;
 use crate::upstream::pool::Pool;
@@ -54,6 +55,8 @@ pub struct Sidecar {
     pub traces: OnceLock<Traces>,
     /// Kept connections to providers.
     pub pool: Arc<Pool>,
+    /// Access tokens that were minted.
+    pub tokens: Tokens,
     /// Effects whose answer somebody waits for.
     pub in_flight: InFlight,
     /// One at a time claims what was approved.
@@ -217,6 +220,20 @@ impl Snapshot {
         destination
     }
 
+    /// Where tokens are minted: as a declared host is dialled, else by its public name and the system's trust. Over TLS
+    /// in any case.
+    pub fn token_destination(&self, authority: &Authority) -> Arc<Destination> {
+        match self.host(authority).filter(|host| !host.plain) {
+            Some(host) => self.destination(authority, host),
+            None => Arc::new(Destination {
+                authority: authority.clone(),
+                tls: Some(Arc::clone(&self.system_trust)),
+                connect_to: None,
+                allow_private: false,
+            }),
+        }
+    }
+
     /// Whose key this is, and until when. Every key is compared, and each comparison takes the same time wherever it differs.
     #[must_use]
     pub fn caller_for_key(
@@ -266,6 +283,7 @@ impl Sidecar {
             metrics: Arc::default(),
             traces: OnceLock::new(),
             pool: Arc::default(),
+            tokens: Tokens::default(),
             in_flight: InFlight::default(),
             letting_through: tokio::sync::Mutex::default(),
             on_the_wire: AtomicUsize::new(0),

@@ -24,6 +24,7 @@ use oncegate_store::{Claim, DispatchPermit, PlainClaim, PlainPermit, ReplayClaim
 use tokio::time::Instant;
 
 use crate::scrub::Scrubber;
+use crate::secrets::Lent;
 use dial::{Destination, Link};
 use pool::Pool;
 
@@ -42,12 +43,15 @@ pub fn whole(bytes: Bytes) -> Body {
 pub struct Prepared {
     /// Where to.
     pub destination: Arc<Destination>,
-    /// Method, path, every header.
-    pub head: Request<()>,
+    /// Method, path, every header; or the proof that nothing left, where no access token could be minted for it. That
+    /// one is claimed and recorded like any other, and never comes near a connection.
+    pub head: Result<Request<()>, NotSent>,
     /// The bytes that were judged.
     pub body: Bytes,
     /// Takes the credential out of what comes back.
     pub scrubber: Scrubber,
+    /// The access tokens in it.
+    pub lent: Lent,
     /// Bounds for the answer.
     pub bounds: Bounds,
 }
@@ -76,6 +80,10 @@ pub type Connecting = tokio::task::JoinHandle<Result<Link, NotSent>>;
 
 /// Begins to connect, or takes a connection that was idle for a moment only.
 pub fn connect(pool: &Arc<Pool>, prepared: &Prepared, connect_timeout: Duration) -> Connecting {
+    if let Err(proof) = &prepared.head {
+        let proof = proof.clone();
+        return tokio::spawn(async move { Err(proof) });
+    }
     let idle = pool.take(&prepared.destination, prepared.bounds.reuse_idle_within);
     let destination = Arc::clone(&prepared.destination);
     tokio::spawn(async move {
@@ -116,6 +124,13 @@ pub fn send_plain(
 }
 
 async fn over(pool: Arc<Pool>, prepared: Prepared, connecting: Connecting) -> Exchange {
+    let head = match &prepared.head {
+        Ok(head) => head,
+        Err(proof) => {
+            connecting.abort();
+            return Exchange::NotSent(proof.clone());
+        }
+    };
     let link = match connecting.await {
         Ok(Ok(link)) => link,
         Ok(Err(proof)) => return Exchange::NotSent(proof),
@@ -123,14 +138,14 @@ async fn over(pool: Arc<Pool>, prepared: Prepared, connecting: Connecting) -> Ex
             return Exchange::NotSent(NotSent::Connect(format!("the dialling task ended: {ended}")));
         }
     };
-    exchange(&pool, prepared, link).await
+    exchange(&pool, &prepared, head, link).await
 }
 
-async fn exchange(pool: &Arc<Pool>, prepared: Prepared, link: Link) -> Exchange {
+async fn exchange(pool: &Arc<Pool>, prepared: &Prepared, head: &Request<()>, link: Link) -> Exchange {
     let deadline = Instant::now() + prepared.bounds.upstream_timeout;
     let mut link = link;
     let (response, link) = loop {
-        match first_bytes(&mut link, &prepared, deadline).await {
+        match first_bytes(&mut link, head, &prepared.body, deadline).await {
             First::Head(response) => break (response, link),
             First::Lost(loss) => return Exchange::Lost(loss),
             First::HandedBack(cause) if link.reused => {
@@ -144,7 +159,10 @@ async fn exchange(pool: &Arc<Pool>, prepared: Prepared, link: Link) -> Exchange 
             First::HandedBack(cause) => return Exchange::NotSent(NotSent::HandedBack(cause)),
         }
     };
-    let seen = collect(response, &prepared, deadline).await;
+    if response.status() == http::StatusCode::UNAUTHORIZED {
+        prepared.lent.turned_away();
+    }
+    let seen = collect(response, prepared, deadline).await;
     if let Exchange::Answered(_) = seen {
         pool.put(&prepared.destination, link);
     }
@@ -160,15 +178,15 @@ enum First {
     Lost(Loss),
 }
 
-async fn first_bytes(link: &mut Link, prepared: &Prepared, deadline: Instant) -> First {
+async fn first_bytes(link: &mut Link, head: &Request<()>, body: &Bytes, deadline: Instant) -> First {
     let lost = |cause: String| First::Lost(Loss { phase: Phase::AwaitingHead, cause, status: None });
     if let Err(error) = link.sender.ready().await {
         return First::HandedBack(chain(&error));
     }
-    let mut request = Request::new(whole(prepared.body.clone()));
-    *request.method_mut() = prepared.head.method().clone();
-    *request.uri_mut() = prepared.head.uri().clone();
-    *request.headers_mut() = prepared.head.headers().clone();
+    let mut request = Request::new(whole(body.clone()));
+    *request.method_mut() = head.method().clone();
+    *request.uri_mut() = head.uri().clone();
+    *request.headers_mut() = head.headers().clone();
     match tokio::time::timeout_at(deadline, link.sender.try_send_request(request)).await {
         Err(_) => lost("no answer within upstream_timeout".to_owned()),
         Ok(Ok(response)) => First::Head(response),
@@ -248,12 +266,29 @@ pub async fn read(
     pool: &Arc<Pool>,
     destination: &Arc<Destination>,
     mut head: Request<()>,
-    scrubber: Scrubber,
+    (scrubber, lent): (Scrubber, Lent),
     bounds: Bounds,
 ) -> Exchange {
     *head.method_mut() = http::Method::GET;
+    let destination = Arc::clone(destination);
+    let prepared = Prepared { destination, head: Ok(head), body: Bytes::new(), scrubber, lent, bounds };
+    let connecting = connect(pool, &prepared, bounds.upstream_timeout);
+    over(Arc::clone(pool), prepared, connecting).await
+}
+
+/// A form for a token endpoint. It is ours and no agent's: it mints, and writes nothing that anybody asked for. Its
+/// answer comes as it is, with the secrets in it.
+pub(crate) async fn ask_for_token(
+    pool: &Arc<Pool>,
+    destination: &Arc<Destination>,
+    mut head: Request<()>,
+    form: Bytes,
+    bounds: Bounds,
+) -> Exchange {
+    *head.method_mut() = http::Method::POST;
+    let (destination, scrubber) = (Arc::clone(destination), Scrubber::default());
     let prepared =
-        Prepared { destination: Arc::clone(destination), head, body: Bytes::new(), scrubber, bounds };
+        Prepared { destination, head: Ok(head), body: form, scrubber, lent: Lent::default(), bounds };
     let connecting = connect(pool, &prepared, bounds.upstream_timeout);
     over(Arc::clone(pool), prepared, connecting).await
 }

@@ -215,6 +215,24 @@ impl Vault {
         Ok(Times { created_at: Timestamp(created_at), updated_at: now })
     }
 
+    /// Keeps a value in place of `held`, and only of that: `false` when another one has been put meanwhile. Durable when
+    /// this returns. Blocks.
+    ///
+    /// # Errors
+    /// It could not be written: the one before stays.
+    pub fn renew(&self, name: &str, held: &str, value: &str, now: Timestamp) -> Result<bool, VaultError> {
+        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = Kept::clone(&self.kept.load());
+        let Some(entry) = kept.secrets.get_mut(name) else { return Ok(false) };
+        if self.opened(name, &entry.value).is_none_or(|now_there| secrets::usable(&now_there) != Some(held)) {
+            return Ok(false);
+        }
+        entry.value = self.closed(name, value)?;
+        entry.updated_at = now.0;
+        self.write(kept)?;
+        Ok(true)
+    }
+
     /// Forgets a value; `false` when there was none. Blocks.
     ///
     /// # Errors

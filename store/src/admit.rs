@@ -20,7 +20,7 @@ use crate::events::Event;
 use crate::facts::{self, Asking};
 use crate::holds::{self, Reserved, Room, Wanted};
 use crate::insert::Entry;
-use crate::view::{EffectView, StoredRequest};
+use crate::view::{EffectView, SecretNames, StoredRequest};
 use crate::writer::{Step, Tx};
 use crate::{Store, insert, preview, read, row};
 
@@ -68,6 +68,8 @@ pub struct NewEffect {
     pub preview: Option<BoundPreview>,
     /// The fault drill that it is sent under.
     pub drill: Option<String>,
+    /// Which secrets stand where in the request: names only.
+    pub credential: SecretNames,
     /// `proxy` or `api`.
     pub listener: &'static str,
 }
@@ -295,6 +297,9 @@ fn admitted_event(
     });
     if let (Some(bound), Some(members)) = (&new.preview, detail.as_object_mut()) {
         members.insert("preview".to_owned(), bound.id.as_str().into());
+    }
+    if let (false, Some(members)) = (new.credential.is_empty(), detail.as_object_mut()) {
+        members.insert("credential".to_owned(), json!(new.credential));
     }
     let (effect, author) = (Some(&new.effect), Some(new.caller.as_str()));
     tx.append(&Event { at: entry.now, kind, effect, stage: Some(stage), author, text: None, detail })

@@ -67,6 +67,7 @@ impl Entry {
             approval,
             preview: new.preview.map(|bound| bound.id),
             drill: new.drill,
+            credential: Some(new.credential),
         }
     }
 }
@@ -86,9 +87,9 @@ pub(crate) fn insert(
             "INSERT INTO effect (id, invocation, caller, action, listener, fingerprint, caller_key, declared_key,
                  subject, resource, dimension, unit, amount, bound, provider_key, replay_until, can_read_back, target,
                  request_digest, retry_of, compensates, drill, created_at, stage, approval, expires_at, claimed_at, run,
-                 preview)
+                 preview, credential)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21,
-                 ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29)",
+                 ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30)",
         )?
         .execute(params![
             new.effect.as_str(),
@@ -120,6 +121,7 @@ pub(crate) fn insert(
             claimed.then_some(now.0),
             claimed.then_some(tx.setting.run),
             new.preview.as_ref().map(|bound| bound.id.as_str()),
+            row::names_to(&new.credential),
         ])?;
     let key = tx.connection.last_insert_rowid();
     insert_beside(tx, key, new, entry)?;

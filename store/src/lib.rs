@@ -56,7 +56,7 @@ pub use preview::{CreatedPreview, NewPreview, PreviewView};
 pub use read::Reader;
 pub use record::Seen;
 pub use stats::StoreStats;
-pub use view::{EffectDetail, EffectView, Exposure, StoredRequest, StoredResponse};
+pub use view::{EffectDetail, EffectView, Exposure, SecretNames, StoredRequest, StoredResponse};
 
 /// The memory of one sidecar. Clones share it; the last one to go closes it.
 #[derive(Clone)]

@@ -7,7 +7,8 @@ use rusqlite::Connection;
 use crate::error::OpenError;
 
 /// Each brings the database from the version before to its own, its place in the list plus one.
-const STEPS: &[&str] = &[include_str!("schema/0001.sql"), include_str!("schema/0002.sql")];
+const STEPS: &[&str] =
+    &[include_str!("schema/0001.sql"), include_str!("schema/0002.sql"), include_str!("schema/0003.sql")];
 
 /// Marks the file as ours: "once".
 const APPLICATION_ID: i64 = 0x6f6e_6365;

@@ -16,7 +16,7 @@ use rusqlite::types::FromSql;
 use rusqlite::{Connection, OptionalExtension, Params, Row};
 
 use crate::error::Fault;
-use crate::view::{EffectView, NeverSent, ResponseSource, StoredResponse};
+use crate::view::{EffectView, NeverSent, ResponseSource, SecretNames, StoredResponse};
 
 /// An effect with the key that other tables know it by.
 pub(crate) struct Effect {
@@ -29,7 +29,7 @@ const COLUMNS: &str =
     "SELECT e.key, e.id, e.invocation, e.caller, e.action, e.listener, e.subject, e.resource,
     e.dimension, e.unit, e.amount, e.bound, e.provider_key, e.caller_key, e.declared_key, e.fingerprint,
     e.request_digest, e.target, e.created_at, e.claimed_at, e.unknown_since, e.looks, e.can_read_back,
-    e.replay_until, e.retry_of, e.retried_by, e.compensates, e.approval, e.preview, e.drill,
+    e.replay_until, e.retry_of, e.retried_by, e.compensates, e.approval, e.preview, e.drill, e.credential,
     e.stage, e.expires_at, (SELECT id FROM run WHERE run.key = e.run), e.next_look_at,
     e.result, e.verification, e.settled_at, e.rejection, e.rejection_code,
     d.seen, d.step, d.cause, d.status";
@@ -166,6 +166,7 @@ fn effect(row: &Row<'_>) -> Result<Effect, Fault> {
     let approval = columns.maybe("approval id", ApprovalId::parse)?;
     let preview = columns.maybe("preview id", PreviewId::parse)?;
     let drill = columns.next()?;
+    let credential = columns.maybe("names of secrets", |text| serde_json::from_str(text).ok())?;
     let stage =
         stage(columns, &StageFacts { approval: approval.as_ref(), claimed_at, unknown_since, looks })?;
     let (last_loss, never_sent) = dispatch(columns)?;
@@ -201,6 +202,7 @@ fn effect(row: &Row<'_>) -> Result<Effect, Fault> {
         approval,
         preview,
         drill,
+        credential,
     };
     Ok(Effect { key, view })
 }
@@ -347,6 +349,10 @@ fn phase(word: &str) -> Option<Phase> {
 pub(crate) fn headers_to(headers: &[(String, String)]) -> String {
     let pairs = headers.iter().map(|(name, value)| serde_json::json!([name, value]));
     serde_json::Value::Array(pairs.collect()).to_string()
+}
+
+pub(crate) fn names_to(names: &SecretNames) -> String {
+    serde_json::json!(names).to_string()
 }
 
 pub(crate) fn headers_from(text: &str) -> Result<Vec<(String, String)>, Fault> {

@@ -1,5 +1,7 @@
 //! What the store shows: values to read, none of which changes anything.
 
+use std::collections::BTreeMap;
+
 use oncegate_policy::action::ActionName;
 use oncegate_policy::caller::CallerName;
 use oncegate_policy::effect::{Outcome, Stage};
@@ -74,7 +76,12 @@ pub struct EffectView {
     pub preview: Option<PreviewId>,
     /// The fault drill that it was sent under.
     pub drill: Option<String>,
+    /// Which secrets stand where in its request. `None` for effects that are older than this record.
+    pub credential: Option<SecretNames>,
 }
+
+/// Names of secrets by the place that they stand in, such as `header authorization`. Never a value.
+pub type SecretNames = BTreeMap<String, Vec<String>>;
 
 /// Proof that nothing left.
 #[derive(Clone, Debug, PartialEq, Eq)]

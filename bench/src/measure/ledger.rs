@@ -197,6 +197,7 @@ fn effect(number: u64) -> Result<NewEffect, Failure> {
         compensates: None,
         preview: None,
         drill: None,
+        credential: [("header authorization".to_owned(), vec!["STRIPE_KEY".to_owned()])].into(),
         listener: "proxy",
     })
 }

@@ -120,7 +120,7 @@ fn secrets() {
             "[secrets.key]\nfrom = { env = \"A\", file = \"b\" }\nallowed_hosts = []",
             &[
                 "1:10: `key` cannot be a secret's name: use `A-Z`, `0-9` and `_`",
-                "2:8: `from` needs exactly one of `env`, `file`, `command`, `vault`",
+                "2:8: `from` needs exactly one of `env`, `file`, `command`, `vault`, `oauth2`",
                 "3:17: `allowed_hosts` is empty",
             ],
         ),
@@ -166,7 +166,7 @@ fn hosts() {
         (
             "[hosts.\"a.example\"]\ncredential = { value = \"x\" }\nreads = true\nconnect_to = \"b.example\"",
             &[
-                "2:14: `credential` needs exactly one of `header`, `query`, `basic`",
+                "2:14: `credential` needs exactly one of `header`, `query`, `basic`, `sigv4`",
                 "3:9: `reads` must be a string, not a boolean",
                 "4:14: `connect_to`: `b.example`: the port is missing: write it as host:port",
             ],

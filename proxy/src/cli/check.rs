@@ -77,7 +77,7 @@ async fn out_of_reach(loaded: &Loaded, texts: &[Text]) -> Vec<Fault> {
                 }
             }
             // A command may do more than answer, and what the vault lacks may be put into it later.
-            SecretSource::Command(_) | SecretSource::Vault => {}
+            SecretSource::Command(_) | SecretSource::Vault | SecretSource::OAuth2(_) => {}
         }
     }
     // A command may do more than answer here as well.

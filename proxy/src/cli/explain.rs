@@ -10,7 +10,7 @@ use clap::Args;
 use http::header::{CONTENT_TYPE, HOST};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
 use oncegate_adapters::{Adapter, Plan, Planned};
-use oncegate_config::model::{Action, Credential, Host, Undeclared};
+use oncegate_config::model::{Action, Host, Undeclared};
 use oncegate_policy::authority::Authority;
 use oncegate_policy::caller::CallerName;
 use oncegate_policy::refusal::{Code, Refusal};
@@ -268,13 +268,8 @@ impl Explained {
     /// The credential by the names of its secrets; their values are not read.
     fn credential(&mut self, host: &Host, action: Option<&Action>) {
         let Some(credential) = adapting::credential(host, action, false) else { return };
-        let (place, templates) = match &credential {
-            Credential::Header { name, value } => (format!("header {name}"), vec![value]),
-            Credential::Query { name, value } => (format!("query {name}"), vec![value]),
-            Credential::Basic { user, password } => ("header authorization".to_owned(), vec![user, password]),
-        };
-        let secrets: Vec<_> = templates.iter().flat_map(|template| template.secrets()).collect();
-        self.add("credential", "credential", json!(secrets));
+        let place = credential.place();
+        self.add("credential", "credential", json!(credential.secrets()));
         self.add("credentialPlace", "placed in", place);
     }
 

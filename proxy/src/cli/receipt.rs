@@ -1,6 +1,7 @@
 //! The receipt of one effect, for a person: what was sent, what came back, who decided what and when.
 
 use jiff::Timestamp;
+use oncegate_store::SecretNames;
 
 use super::table::facts;
 use super::words;
@@ -47,7 +48,14 @@ fn sent(effect: &EffectJson) -> Vec<Row> {
         ("caller's key", effect.idempotency_key.clone()),
         ("provider key", Some(effect.provider_key.clone())),
         ("fault drill", effect.fault_drill.clone()),
+        ("credential", effect.credential.as_ref().and_then(credential)),
     ]
+}
+
+/// `STRIPE_KEY in header authorization`; nothing where none was placed.
+fn credential(names: &SecretNames) -> Option<String> {
+    let placed = names.iter().map(|(place, secrets)| format!("{} in {place}", secrets.join(", ")));
+    Some(placed.collect::<Vec<_>>().join("; ")).filter(|text| !text.is_empty())
 }
 
 fn came_back(effect: &EffectJson) -> Vec<Row> {

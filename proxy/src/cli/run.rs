@@ -134,7 +134,9 @@ fn removed(loaded: &Loaded) -> Vec<String> {
     let sources = loaded.config.secrets.values().map(|secret| &secret.from).chain(&loaded.config.vault_key);
     let secrets = sources.filter_map(|source| match source {
         SecretSource::Env(name) => Some(name.clone()),
-        SecretSource::File(_) | SecretSource::Command(_) | SecretSource::Vault => None,
+        SecretSource::File(_) | SecretSource::Command(_) | SecretSource::Vault | SecretSource::OAuth2(_) => {
+            None
+        }
     });
     KEYS.iter().chain(&REMOVED).map(|name| (*name).to_owned()).chain(secrets).collect()
 }

@@ -67,6 +67,8 @@ pub(crate) async fn put(
     let fresh = snapshot.vault.times(&name).is_none();
     // First the value: what is declared and has none would refuse requests that the old one served.
     keep(&snapshot, &name, put.value, sidecar.clock.now()).await?;
+    // What was minted with the one before ends here.
+    sidecar.tokens.forget(&name);
     if let Some(prepared) = prepared {
         prepared.write().await?;
         turn.finish(prepared).await?;
@@ -285,6 +287,7 @@ fn shown(snapshot: &Snapshot, name: &str, spec: &SecretSpec) -> Value {
         SecretSource::File(_) => "file",
         SecretSource::Command(_) => "command",
         SecretSource::Vault => "vault",
+        SecretSource::OAuth2(_) => "oauth2",
     };
     let word = |place: &Placement| PLACEMENTS.iter().find(|(_, known)| known == place).map(|(word, _)| *word);
     let placements = spec.allowed_placements.as_ref();

@@ -50,6 +50,7 @@ pub fn effect(view: &EffectView) -> EffectJson {
         approval_id: view.approval.as_ref().map(ToString::to_string),
         preview_id: view.preview.as_ref().map(ToString::to_string),
         fault_drill: view.drill.clone(),
+        credential: view.credential.clone(),
         created_at: moment(view.created_at),
         dispatched_at: view.claimed_at.map(moment),
         unknown_since: view.unknown_since.map(moment),
@@ -250,6 +251,7 @@ mod tests {
             approval: None,
             preview: None,
             drill: None,
+            credential: Some([("header authorization".to_owned(), vec!["STRIPE_KEY".to_owned()])].into()),
         }
     }
 

@@ -1,6 +1,7 @@
 //! The JSON shapes of the API, in one place. The command line prints the same ones when it reads the database
 //! by itself, so that both show the same. Members are in camelCase, times in ISO 8601, UTC.
 
+use oncegate_store::SecretNames;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -68,6 +69,8 @@ pub struct EffectJson {
     pub preview_id: Option<String>,
     /// The fault drill that it was sent under.
     pub fault_drill: Option<String>,
+    /// Which secrets stand where in its request: names only. `null` for effects of before this was kept.
+    pub credential: Option<SecretNames>,
     /// When it was asked for.
     pub created_at: String,
     /// When its one dispatch was claimed.

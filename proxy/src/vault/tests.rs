@@ -91,3 +91,18 @@ async fn a_damaged_file_says_where_and_quotes_nothing() {
     assert!(matches!(error, VaultError::Damaged { line: 2 }), "{error}");
     assert!(!crate::upstream::chain(&error).contains(VALUE));
 }
+
+#[tokio::test]
+async fn a_new_value_takes_the_place_of_the_one_that_was_used_and_of_no_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let kept = vault(dir.path(), Some(KEY)).await.unwrap();
+    assert!(!kept.renew("A", "old", "new", Timestamp(1)).unwrap(), "there is none");
+    kept.put("A", "old\n", Timestamp(1)).unwrap();
+    assert!(kept.renew("A", "old", "new", Timestamp(2)).unwrap());
+    assert!(!kept.renew("A", "old", "late", Timestamp(3)).unwrap());
+    assert_eq!(kept.get("A").unwrap().as_str(), "new");
+    let times = kept.times("A").unwrap();
+    assert_eq!((times.created_at, times.updated_at), (Timestamp(1), Timestamp(2)));
+    let again = vault(dir.path(), Some(KEY)).await.unwrap();
+    assert_eq!(again.get("A").unwrap().as_str(), "new");
+}

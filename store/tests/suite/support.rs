@@ -119,6 +119,7 @@ impl Memory {
             compensates: None,
             preview: None,
             drill: None,
+            credential: [("header authorization".to_owned(), vec!["STRIPE_KEY".to_owned()])].into(),
             listener: "proxy",
         }
     }
