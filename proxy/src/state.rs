@@ -230,6 +230,7 @@ impl Snapshot {
                 tls: Some(Arc::clone(&self.system_trust)),
                 connect_to: None,
                 allow_private: false,
+                ours: Arc::clone(&self.ours),
             }),
         }
     }
