@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! plan      input, identity, subject, impact            may refuse; may read the provider, never write
-//! inject    the secret, host-bound                      may refuse; nothing is spent yet
+//! inject    the secret, host-bound; a signature last    may refuse; nothing is spent yet
 //! admit     ONE transaction -> DispatchPermit           may refuse, park, or show what exists
 //! --- from here on there is no early return ---
 //! send      the permit is consumed                      an Exchange, never an error

@@ -55,6 +55,8 @@ async fn a_stage_going_backwards() {
         "UPDATE effect SET stage = 'ready', approval = 'apr_1', claimed_at = NULL, unknown_since = NULL, next_look_at = NULL WHERE key = 2",
         "UPDATE effect SET stage = 'rejected', rejection = 'denied', rejected_at = 1, run = NULL, claimed_at = NULL WHERE key = 3",
         "UPDATE effect SET stage = 'gone' WHERE key = 3",
+        "UPDATE effect SET credential = '{}' WHERE key = 2",
+        "UPDATE effect SET credential = NULL WHERE key = 2",
         "DELETE FROM effect WHERE key = 1",
     ] {
         refuses(&shell, statement);

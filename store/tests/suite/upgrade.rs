@@ -39,6 +39,7 @@ async fn version_1_keeps_its_effects_and_its_chain() {
         page.effects.iter().rev().map(|view| (view.stage.word(), view.preview.clone())).collect();
     let expected = ["settled", "reconciling", "settled", "awaiting_approval", "dispatching"];
     assert_eq!(stages, expected.map(|stage| (stage, None)));
+    assert!(page.effects.iter().all(|view| view.credential.is_none()), "nobody wrote it down then");
     assert_eq!(memory.used("cap", NOON).await, (600, 1_700, 700, 97_700));
     assert_eq!(
         memory.store.sync_limits(vec![limit("cap", Period::Day, 100_000)], NOON).await.unwrap(),
