@@ -14,7 +14,7 @@ use oncegate_policy::impact::{Bound, Dimension, Impact};
 use oncegate_policy::limit::{Limit, Period};
 use oncegate_policy::reconcile::Schedule;
 use oncegate_policy::time::Timestamp;
-use oncegate_store::view::StoredRequest;
+use oncegate_store::view::{SecretNames, StoredRequest};
 use oncegate_store::{Hand, NewEffect, Store, StoreError, StoreOptions};
 use rusqlite::{Connection, OpenFlags};
 use tempfile::TempDir;
@@ -153,6 +153,7 @@ impl World {
             compensates: None,
             preview: None,
             drill: None,
+            credential: SecretNames::new(),
             listener: "proxy",
         }
     }
