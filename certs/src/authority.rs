@@ -167,6 +167,12 @@ fn parse<'a>(certificate: &'a CertificateDer<'_>) -> Result<X509Certificate<'a>,
     }
 }
 
+/// The last second of the first certificate in a PEM text; `None` when there is none, or it cannot be read.
+pub fn last_second(pem: &[u8]) -> Option<SystemTime> {
+    let first = CertificateDer::pem_slice_iter(pem).next()?.ok()?;
+    system_time(parse(&first).ok()?.validity().not_after.timestamp())
+}
+
 /// Checks that clients will take what this CA signs, now rather than at the first connection, and gives
 /// the CA's key identifier if it has one.
 fn check(

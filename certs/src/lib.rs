@@ -15,7 +15,7 @@ mod served;
 mod truststore;
 mod upstream;
 
-pub use authority::{Authority, AuthorityError};
+pub use authority::{Authority, AuthorityError, last_second};
 pub use bundle::{BundleError, TRUSTSTORE, write_bundle, write_trust};
 pub use der::Misshapen;
 pub use leaf::MintError;

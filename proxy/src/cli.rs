@@ -8,6 +8,7 @@ mod client;
 mod completions;
 mod demo;
 mod desk;
+mod doctor;
 mod effect;
 mod effects;
 mod env;
@@ -77,6 +78,8 @@ enum Command {
     Ready,
     /// Print the environment that an agent needs
     Env(env::EnvArgs),
+    /// Try which clients of this machine use the proxy and trust it, and say what helps the others
+    Doctor(doctor::DoctorArgs),
     /// Judge the configuration and whether its secrets can be had
     Check(check::CheckArgs),
     /// Say which action a request means and what would happen, sending nothing
@@ -165,6 +168,7 @@ async fn obey(line: Line) -> Result<Exit, Stop> {
         Command::Run(args) => run::run(&common, &args).await,
         Command::Ready => ready::run(&common).await,
         Command::Env(args) => env::run(&common, &args),
+        Command::Doctor(args) => doctor::run(&common, &args).await,
         Command::Check(args) => check::run(&common, &args).await,
         Command::Explain(args) => explain::run(&common, &args),
         Command::Catalog(args) => catalog::run(&common, &args),
@@ -192,7 +196,8 @@ impl Command {
     fn log_default(&self) -> &'static str {
         match self {
             Self::Serve(_) => "info",
-            Self::Demo(_) => "off",
+            // What its own sidecar says of itself is of no use to anybody.
+            Self::Demo(_) | Self::Doctor(_) => "off",
             Self::Init(_)
             | Self::Run(_)
             | Self::Ready

@@ -20,6 +20,7 @@ use crate::asking::Listener;
 use crate::canned::Canned;
 use crate::listener::{Seat, stopped};
 use crate::own::{self, Ours, Own};
+use crate::probe::{self, Stage};
 use crate::proof::{self, Proof};
 use crate::receive::Via;
 use crate::state::Sidecar;
@@ -89,7 +90,10 @@ async fn first_hop(
     };
     let proof = bound.or_else(|| presented_key(request.headers()));
     let known = proof.and_then(|proof| Some((proof.caller(sidecar)?, proof)));
-    let Some((caller, proof)) = known else { return challenge() };
+    let Some((caller, proof)) = known else {
+        sidecar.probes.note(&target.host, Stage::Challenged);
+        return challenge();
+    };
     match own.which(&target) {
         Some(Ours::Control) if request.method() == Method::CONNECT => {
             return own.open(sidecar, request, seat);
@@ -138,6 +142,9 @@ async fn absolute(
     caller: CallerName,
     authority: Authority,
 ) -> Response<Body> {
+    if authority.host == probe::HOST {
+        return probe::tell(&sidecar.probes, request.uri().path());
+    }
     let snapshot = sidecar.snapshot();
     // A host that is declared for TLS is never reached in clear, and never gets its credential there.
     let plain = snapshot.host(&authority).is_some_and(|host| host.plain);

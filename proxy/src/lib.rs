@@ -31,6 +31,7 @@ pub mod listener;
 pub mod own;
 pub mod peeked;
 pub mod peer;
+pub mod probe;
 pub mod run_port;
 pub mod sockets;
 pub mod transparent;

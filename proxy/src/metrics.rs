@@ -130,7 +130,7 @@ impl Metrics {
         self.upstream.get_or_create(&vec![("action", action.to_owned())]).observe(took.as_secs_f64());
     }
 
-    /// A tunnel is open for as long as this is kept: `governed`, `refused` or `blind`.
+    /// A tunnel is open for as long as this is kept: `governed`, `refused`, `probe` or `blind`.
     pub fn tunnel(&self, kind: &'static str) -> Open {
         Open::new(self.tunnels.get_or_create_owned(&vec![("kind", kind.to_owned())]))
     }

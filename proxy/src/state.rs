@@ -26,6 +26,7 @@ use crate::control::tls::{self, ControlTlsError};
 use crate::editions::Editions;
 use crate::metrics::Metrics;
 use crate::own::Ports;
+use crate::probe::Probes;
 use crate::proof::Digest32;
 use crate::reload::Files;
 use crate::run_tokens::RunTokens;
@@ -63,6 +64,8 @@ pub struct Sidecar {
     pub letting_through: tokio::sync::Mutex<()>,
     /// Dispatches whose socket is still read, late ones included: a graceful stop waits for them.
     pub on_the_wire: AtomicUsize,
+    /// How far the clients came that `oncegate doctor` tries.
+    pub probes: Probes,
     /// Wakes the reconciler.
     pub look_soon: Notify,
     /// Where the configuration comes from.
@@ -288,6 +291,7 @@ impl Sidecar {
             in_flight: InFlight::default(),
             letting_through: tokio::sync::Mutex::default(),
             on_the_wire: AtomicUsize::new(0),
+            probes: Probes::default(),
             look_soon: Notify::new(),
             files,
             run_tokens: RunTokens::default(),

@@ -55,7 +55,7 @@ async fn named(
         return unnamed(start.io).await;
     };
     let via = Via { caller, scheme: Scheme::Https, authority };
-    let inside = match tunnel::way(&sidecar.snapshot(), &via.authority) {
+    let inside = match tunnel::way(&sidecar, &via.authority) {
         Way::Inside(inside) => inside,
         Way::Blind => {
             let _open = sidecar.metrics.tunnel("blind");

@@ -23,9 +23,10 @@ use crate::asking::Listener;
 use crate::canned::Canned;
 use crate::connection::builder;
 use crate::listener::{Seat, stopped};
+use crate::probe::{self, Stage};
 use crate::proof::Proof;
 use crate::receive::Via;
-use crate::state::{Sidecar, Snapshot};
+use crate::state::Sidecar;
 use crate::upstream::dial::{self, Destination};
 use crate::upstream::wire::Stream;
 use crate::upstream::{Body, whole};
@@ -41,6 +42,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) enum Inside {
     /// A declared host: requests are read.
     Governed,
+    /// One of the names that are answered here.
+    Probe,
     /// Every request inside gets this refusal: clients hide the body of a refused `CONNECT`.
     Refused(Refusal),
 }
@@ -50,6 +53,7 @@ impl Inside {
     pub(crate) fn word(&self) -> &'static str {
         match self {
             Self::Governed => "governed",
+            Self::Probe => "probe",
             Self::Refused(_) => "refused",
         }
     }
@@ -64,7 +68,12 @@ pub(crate) enum Way {
 }
 
 /// By the configuration of this moment.
-pub(crate) fn way(snapshot: &Snapshot, authority: &Authority) -> Way {
+pub(crate) fn way(sidecar: &Sidecar, authority: &Authority) -> Way {
+    let snapshot = sidecar.snapshot();
+    if authority.port == 443 && probe::is_probe(&authority.host) {
+        sidecar.probes.note(&authority.host, Stage::Connected);
+        return Way::Inside(Inside::Probe);
+    }
     let declared = snapshot.host(authority).is_some_and(|host| !host.plain);
     match (declared, snapshot.config.proxy.undeclared_hosts) {
         (true, _) => Way::Inside(Inside::Governed),
@@ -83,7 +92,7 @@ pub fn open(
 ) -> Response<Body> {
     let upgrade = hyper::upgrade::on(&mut request);
     let sidecar = Arc::clone(sidecar);
-    let inside = match way(&sidecar.snapshot(), &via.authority) {
+    let inside = match way(&sidecar, &via.authority) {
         Way::Inside(Inside::Refused(refusal)) if via.authority.port != 443 => {
             logged::refused(&sidecar, &via.caller, None, Listener::Proxy, &refusal);
             return respond::refused(&refusal, None);
@@ -142,6 +151,10 @@ pub(crate) async fn serve(
         async move {
             Ok::<_, Infallible>(match inside {
                 Inside::Governed => still_known(&sidecar, request, via, &proof).await,
+                Inside::Probe => {
+                    sidecar.probes.note(&via.authority.host, Stage::Asked);
+                    probe::answer()
+                }
                 Inside::Refused(refusal) => {
                     logged::refused(&sidecar, &via.caller, None, Listener::Proxy, &refusal);
                     let refused = respond::refused(&refusal, sidecar.snapshot().shape(&via.authority));

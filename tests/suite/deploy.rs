@@ -79,10 +79,23 @@ fn what_agents_trust_is_in_a_place_that_others_may_read() {
     let sidecar = shop.home.serve();
     assert_eq!(mode("ca/ca.key"), 0o600);
     assert_eq!(mode("ca"), 0o700);
-    for folder in ["for/agents", "for/agents/shims", "for/agents/shims/python", "for/agents/shims/node"] {
+    for folder in [
+        "for/agents",
+        "for/agents/shims",
+        "for/agents/shims/python",
+        "for/agents/shims/node",
+        "for/agents/shims/wget",
+    ] {
         assert_eq!(mode(folder), 0o755, "{folder}");
     }
-    for file in ["ca.pem", "bundle.pem", "shims/python/sitecustomize.py", "shims/node/preload.cjs"] {
+    for file in [
+        "ca.pem",
+        "bundle.pem",
+        "truststore.p12",
+        "shims/python/sitecustomize.py",
+        "shims/node/preload.cjs",
+        "shims/wget/wgetrc",
+    ] {
         assert_eq!(mode(&format!("for/agents/{file}")), 0o644, "{file}");
     }
     let key = fs::read_to_string(shop.home.path("ca/ca.key")).unwrap();

@@ -31,6 +31,7 @@ mod credentials_named;
 mod credentials_oauth;
 mod credentials_sigv4;
 mod deploy;
+mod doctor;
 mod drills;
 mod harness;
 mod identity;

@@ -86,8 +86,17 @@ pub(crate) fn changes(place: &Place<'_>) -> Vec<(&'static str, Change)> {
     changes.push(set("NODE_EXTRA_CA_CERTS", path(place.ca)));
     changes.push(("NODE_OPTIONS", Change::Before(format!("--require={}", quoted(&place.shims.node)), " ")));
     changes.push(("PYTHONPATH", Change::Before(path(&place.shims.python), ":")));
+    // It takes the place of the user's own file, so it is left out where there is one.
+    if !own_wgetrc() {
+        changes.push(set("WGETRC", path(&place.shims.wget)));
+    }
     changes.push(("JAVA_TOOL_OPTIONS", Change::Before(java(place), " ")));
     changes
+}
+
+fn own_wgetrc() -> bool {
+    let usual = || std::env::home_dir().is_some_and(|home| home.join(".wgetrc").exists());
+    std::env::var_os("WGETRC").is_some() || usual()
 }
 
 /// Properties for every Java virtual machine that is started: it reads no proxy variable and no PEM. What an

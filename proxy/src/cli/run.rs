@@ -112,7 +112,7 @@ fn start(loaded: &Loaded, gate: &Gate, caller: &CallerName, line: &[OsString]) -
 }
 
 /// Sets what makes clients use the proxy, and takes away every credential that belongs to the sidecar (P7).
-fn surround(command: &mut Command, loaded: &Loaded, gate: &Gate, caller: &CallerName) {
+pub(crate) fn surround(command: &mut Command, loaded: &Loaded, gate: &Gate, caller: &CallerName) {
     let proxy = env::reachable(gate.proxy);
     let url = proxy_url(&proxy.to_string(), Some((caller, &gate.token)));
     let set = changes(&Place {

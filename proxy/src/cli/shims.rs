@@ -18,18 +18,31 @@ pub(crate) struct Shims {
     pub(crate) python: PathBuf,
     /// A file for `--require`.
     pub(crate) node: PathBuf,
+    /// A file for WGETRC.
+    pub(crate) wget: PathBuf,
 }
 
 /// Where the files are or will be.
 pub(crate) fn places(trust_dir: &Path) -> Shims {
     let shims = trust_dir.join("shims");
-    Shims { python: shims.join("python"), node: shims.join("node").join("preload.cjs") }
+    Shims {
+        python: shims.join("python"),
+        node: shims.join("node").join("preload.cjs"),
+        wget: shims.join("wget").join("wgetrc"),
+    }
 }
 
 /// Writes the files of this version, each whole or not at all.
 pub(crate) fn write(trust_dir: &Path) -> Result<Shims, Stop> {
     let shims = places(trust_dir);
-    for (path, text) in [(shims.python.join("sitecustomize.py"), PYTHON), (shims.node.clone(), NODE)] {
+    // wget reads no variable for roots, but one that names such a file.
+    let wget = format!("ca_certificate = {}\n", trust_dir.join("bundle.pem").display());
+    let files = [
+        (shims.python.join("sitecustomize.py"), PYTHON),
+        (shims.node.clone(), NODE),
+        (shims.wget.clone(), &wget),
+    ];
+    for (path, text) in files {
         write_one(&path, text)
             .map_err(|error| Stop::usage(format!("cannot write {}: {error}", path.display())))?;
     }
@@ -58,11 +71,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_are_written_and_written_again() {
+    fn all_are_written_and_written_again() {
         let dir = tempfile::tempdir().unwrap();
         for _ in 0..2 {
             let shims = write(dir.path()).unwrap();
             assert_eq!(fs::read_to_string(shims.node).unwrap(), NODE);
+            let bundle = dir.path().join("bundle.pem");
+            let wget = fs::read_to_string(shims.wget).unwrap();
+            assert_eq!(wget, format!("ca_certificate = {}\n", bundle.display()));
             assert_eq!(fs::read_to_string(shims.python.join("sitecustomize.py")).unwrap(), PYTHON);
         }
     }
