@@ -144,7 +144,11 @@ pub(crate) fn answers(bytes: &[u8], bodiless: impl Fn(usize) -> bool) -> Result<
         let mut answer = Answered { status, fields, body: Vec::new() };
         let length = answer.field("content-length").and_then(|text| text.parse().ok());
         answer.body = match (answer.field("transfer-encoding"), length) {
-            _ if bodiless(all.len()) || status == 204 || status == 304 => Vec::new(),
+            _ if status == 204 || status == 304 => Vec::new(),
+            // Where the method was not even read, an answer to HEAD has a body.
+            _ if bodiless(all.len()) && (reader.rest.is_empty() || reader.rest.starts_with(b"HTTP/1.")) => {
+                Vec::new()
+            }
             (Some(_), None) => reader.chunks()?.0,
             (None, Some(length)) => reader.take(length)?.to_vec(),
             (Some(_), Some(_)) | (None, None) => return Err(Stop::Broken("where an answer ends")),
