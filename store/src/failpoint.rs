@@ -21,16 +21,83 @@ pub const NAMES: &[(&str, &str)] = &[
     ("after_replay_commit", "a replay is durable and its permit not handed out"),
 ];
 
-/// Stops the process here if `ONCEGATE_FAILPOINT` is `<name>=abort`.
-#[cfg(feature = "failpoints")]
-pub fn hit(name: &str) {
-    let chosen = std::env::var("ONCEGATE_FAILPOINT").unwrap_or_default();
-    if chosen.split_once('=') == Some((name, "abort")) {
-        std::process::abort();
+/// A fault that a proof plants on purpose, to see that it would be found. Chosen by `ONCEGATE_PLANT`, and only in a
+/// build with the feature `failpoints`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plant {
+    /// A commit returns before the disk has it.
+    SynchronousNormal,
+    /// A permit is handed out before its claim is committed, and the commit waits for the request to leave.
+    SendBeforeClaim,
+}
+
+impl Plant {
+    /// The word in `ONCEGATE_PLANT`.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::SynchronousNormal => "synchronous-normal",
+            Self::SendBeforeClaim => "send-before-claim",
+        }
     }
 }
 
-/// Does nothing: the feature `failpoints` is off.
+pub use at::{hit, planted, wait_for_send};
+
+#[cfg(feature = "failpoints")]
+mod at {
+    use std::sync::{Condvar, Mutex, PoisonError};
+    use std::time::Duration;
+
+    use super::Plant;
+
+    /// For a request to leave; one that was refused never does.
+    const SEND_WAIT: Duration = Duration::from_millis(200);
+
+    static SENT: (Mutex<bool>, Condvar) = (Mutex::new(false), Condvar::new());
+
+    /// Stops the process here if `ONCEGATE_FAILPOINT` is `<name>=abort`.
+    pub fn hit(name: &str) {
+        let chosen = std::env::var("ONCEGATE_FAILPOINT").unwrap_or_default();
+        if chosen.split_once('=') == Some((name, "abort")) {
+            std::process::abort();
+        }
+        if name == "after_send" {
+            *SENT.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
+            SENT.1.notify_all();
+        }
+    }
+
+    /// Whether `ONCEGATE_PLANT` is this fault.
+    #[must_use]
+    pub fn planted(fault: Plant) -> bool {
+        std::env::var("ONCEGATE_PLANT").is_ok_and(|chosen| chosen == fault.word())
+    }
+
+    /// Waits until `after_send` is hit, and not for long.
+    pub fn wait_for_send() {
+        let mut sent = SENT.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *sent = false;
+        drop(SENT.1.wait_timeout_while(sent, SEND_WAIT, |sent| !*sent));
+    }
+}
+
 #[cfg(not(feature = "failpoints"))]
-#[inline]
-pub fn hit(_name: &str) {}
+mod at {
+    use super::Plant;
+
+    /// Does nothing: the feature `failpoints` is off.
+    #[inline]
+    pub fn hit(_name: &str) {}
+
+    /// Never: the feature `failpoints` is off.
+    #[inline]
+    #[must_use]
+    pub fn planted(_fault: Plant) -> bool {
+        false
+    }
+
+    /// Does not wait: the feature `failpoints` is off.
+    #[inline]
+    pub fn wait_for_send() {}
+}

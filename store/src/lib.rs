@@ -77,11 +77,12 @@ pub struct StoreOptions {
     pub keep_responses: Duration,
 }
 
-/// In the order in which it is taken down: first the writer ends what it has, then the readers, then the lock
-/// is given up.
+/// In the order in which it is taken down: first the readers, then the writer, which ends what it has, folds the log
+/// into the database and removes it (SQLite does that when the last connection closes, if that one may write), then the
+/// lock is given up.
 struct Inner {
-    writer: writer::Writer,
     reader: read::Reader,
+    writer: writer::Writer,
     living: Arc<claim::Living>,
     living_plain: Arc<claim::Living>,
     owner: OwnerId,

@@ -15,6 +15,7 @@ use crate::by_hand::Hand;
 use crate::claim::Living;
 use crate::error::OpenError;
 use crate::events::Head;
+use crate::failpoint::{self, Plant};
 use crate::queue::Queue;
 use crate::read::Reader;
 use crate::writer::{Setting, Writer};
@@ -37,7 +38,7 @@ impl Store {
         let reader = Reader::open(&options.path)?;
         let Opened { lock, connection, setting, head } = opened;
         let shared = Shared::of(&setting);
-        let writer = Writer::start(connection, writing(&options.path)?, setting, head)?;
+        let writer = Writer::start(connection, options.path.clone(), setting, head)?;
         Ok(shared.store(writer, reader, lock, &options))
     }
 
@@ -160,14 +161,16 @@ fn private() -> OpenOptions {
     options
 }
 
-fn writing(path: &Path) -> Result<Connection, OpenError> {
+/// A connection that may write, with every setting that durability rests on asserted.
+pub(crate) fn writing(path: &Path) -> Result<Connection, OpenError> {
     let failed = |step| move |source| OpenError::Database { step, path: path.to_owned(), source };
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).map_err(failed("open"))?;
     configure(&connection).map_err(failed("configure"))?;
     // FULL: in WAL with NORMAL a power cut can lose the claim of something that was sent.
     require(&connection, path, "journal_mode", "wal")?;
-    require(&connection, path, "synchronous", "2")?;
+    let (_, level) = synchronous();
+    require(&connection, path, "synchronous", level)?;
     require(&connection, path, "foreign_keys", "1")?;
     require(&connection, path, "mmap_size", "0")?;
     Ok(connection)
@@ -178,7 +181,7 @@ fn configure(connection: &Connection) -> rusqlite::Result<()> {
     connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
     connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
-    connection.pragma_update(None, "synchronous", "FULL")?;
+    connection.pragma_update(None, "synchronous", synchronous().0)?;
     connection.pragma_update(None, "foreign_keys", true)?;
     connection.pragma_update_and_check(None, "mmap_size", 0, |_| Ok(()))?;
     // The writer folds the log itself, between commits.
@@ -189,6 +192,11 @@ fn configure(connection: &Connection) -> rusqlite::Result<()> {
     // An erased request body is overwritten, not only unlinked.
     connection.pragma_update_and_check(None, "secure_delete", true, |_| Ok(()))?;
     Ok(())
+}
+
+/// The word that is set and the number that must come back: FULL, but for a proof that must notice NORMAL.
+fn synchronous() -> (&'static str, &'static str) {
+    if failpoint::planted(Plant::SynchronousNormal) { ("NORMAL", "1") } else { ("FULL", "2") }
 }
 
 /// A plan never depends on what is bound. Otherwise SQLite prepares every statement again that meets a partial

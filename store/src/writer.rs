@@ -3,6 +3,7 @@
 //! waits for the disk the next batch gathers by itself.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
@@ -16,7 +17,8 @@ use tokio::sync::oneshot;
 use crate::claim::Living;
 use crate::error::{Fault, OpenError, StoreError};
 use crate::events::Head;
-use crate::failpoint;
+use crate::failpoint::{self, Plant};
+use crate::open;
 use crate::queue::{NotQueued, Queue};
 use crate::stats::{Counters, StoreStats};
 
@@ -110,26 +112,32 @@ pub(crate) struct Writer {
     queue: Arc<Queue<Box<dyn Job>>>,
     folding: Arc<Queue<()>>,
     counters: Arc<Counters>,
-    threads: Vec<JoinHandle<()>>,
+    /// The side thread, then the writer.
+    threads: [Option<JoinHandle<()>>; 2],
 }
 
 impl Writer {
-    /// Starts the writer on `connection`, and the side thread that folds the log on `side`.
+    /// Starts the writer on `connection`, and the side thread that folds the log of the database at `path`.
     pub(crate) fn start(
         connection: Connection,
-        side: Connection,
+        path: PathBuf,
         setting: Setting,
         head: Head,
     ) -> Result<Self, OpenError> {
         let (mut writer, work) = Self::without_threads(Queue::new(), connection, setting, head);
         let folding = Arc::clone(&writer.folding);
-        writer.spawn("store-fold", move || {
+        writer.threads[0] = spawn("store-fold", move || {
+            // Its connection is made when the log is long for the first time: most runs are over before.
+            let mut side = None;
             while folding.take(usize::MAX).is_some() {
-                fold(&side);
+                match side.take().map_or_else(|| open::writing(&path), Ok) {
+                    Ok(connection) => fold(side.insert(connection)),
+                    Err(error) => tracing::warn!(%error, "only the writer can fold the write-ahead log"),
+                }
             }
         })?;
         let queue = Arc::clone(&writer.queue);
-        writer.spawn("store-writer", move || work.on(&queue))?;
+        writer.threads[1] = spawn("store-writer", move || work.on(&queue))?;
         Ok(writer)
     }
 
@@ -153,19 +161,12 @@ impl Writer {
             queue: Arc::new(queue),
             folding: Arc::new(Queue::new()),
             counters: Arc::clone(&counters),
-            threads: vec![],
+            threads: [None, None],
         };
         let folding = Arc::clone(&writer.folding);
         let work =
             Work { connection, setting, head, counters, folding, asked_to_fold: false, was_long: false };
         (writer, work)
-    }
-
-    fn spawn(&mut self, name: &str, body: impl FnOnce() + Send + 'static) -> Result<(), OpenError> {
-        let thread =
-            std::thread::Builder::new().name(name.to_owned()).spawn(body).map_err(OpenError::Thread)?;
-        self.threads.push(thread);
-        Ok(())
     }
 
     /// What waits to be written.
@@ -197,14 +198,23 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
+        // One after the other: connections that close at once take each other for users of the log, and none folds it.
+        let [side, writer] = &mut self.threads;
+        self.folding.close();
+        join(side.take());
         // What is queued is still done: it may be the record of something that was sent.
         self.queue.close();
-        self.folding.close();
-        for thread in self.threads.drain(..) {
-            if thread.join().is_err() {
-                tracing::error!("a thread of the store had panicked");
-            }
-        }
+        join(writer.take());
+    }
+}
+
+fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<Option<JoinHandle<()>>, OpenError> {
+    std::thread::Builder::new().name(name.to_owned()).spawn(body).map(Some).map_err(OpenError::Thread)
+}
+
+fn join(thread: Option<JoinHandle<()>>) {
+    if thread.is_some_and(|thread| thread.join().is_err()) {
+        tracing::error!("a thread of the store had panicked");
     }
 }
 
@@ -277,10 +287,10 @@ impl Work {
     }
 
     /// Whether something was committed: a lone job that failed is undone instead.
-    fn commit(&mut self, batch: &mut [Box<dyn Job>]) -> rusqlite::Result<bool> {
+    fn commit(&mut self, batch: &mut Vec<Box<dyn Job>>) -> rusqlite::Result<bool> {
         execute(&self.connection, "BEGIN IMMEDIATE")?;
         let start = self.head.clone();
-        if let [alone] = batch {
+        if let [alone] = batch.as_mut_slice() {
             // No neighbour is to be kept from it: what failed is undone with its whole transaction.
             if !self.run(alone.as_mut())? {
                 self.head = start;
@@ -298,6 +308,9 @@ impl Work {
         // Crash window. Before this COMMIT returns nothing of the batch exists; after it, everything does. No
         // permit is handed out before, so no byte of a governed request can have left on a batch that is lost.
         hit_each(batch, |step| step.before);
+        if failpoint::planted(Plant::SendBeforeClaim) {
+            tell_too_early(batch);
+        }
         execute(&self.connection, "COMMIT")?;
         Ok(true)
     }
@@ -342,6 +355,14 @@ impl Work {
 
 fn hit_each(batch: &[Box<dyn Job>], at: impl Fn(Step) -> Option<&'static str>) {
     batch.iter().filter_map(|job| at(job.step())).for_each(failpoint::hit);
+}
+
+/// The planted fault: whoever waits for an admission is told before the commit.
+fn tell_too_early(batch: &mut Vec<Box<dyn Job>>) {
+    if batch.iter().any(|job| job.step().before == Some("before_commit")) {
+        batch.drain(..).for_each(|job| job.reply(Ok(())));
+        failpoint::wait_for_send();
+    }
 }
 
 fn execute(connection: &Connection, statement: &'static str) -> rusqlite::Result<()> {

@@ -28,6 +28,19 @@ async fn commits_are_counted() {
     assert!(after.log_pages > 0 && !after.log_held);
 }
 
+/// As the documentation of the database says: whoever copies the file of a sidecar that was stopped has everything.
+#[tokio::test]
+async fn an_orderly_end_leaves_one_file() {
+    let memory = Memory::new();
+    write(&memory, "pi_1", 100).await;
+    let Memory { store, folder, .. } = memory;
+    drop(store);
+    let mut left: Vec<_> =
+        std::fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["once.db", "once.db-lock"]);
+}
+
 #[tokio::test]
 async fn a_verb_that_fails_alone_leaves_nothing_and_the_next_one_works() {
     let memory = Memory::new();
