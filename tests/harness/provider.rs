@@ -76,6 +76,11 @@ impl Provider {
         Provider::start(None, Arc::new(Agreeable))
     }
 
+    /// One that speaks in clear and has a mind of its own.
+    pub fn plain_with(brain: Arc<dyn Brain>) -> Provider {
+        Provider::start(None, brain)
+    }
+
     fn start(tls: Option<Arc<ServerConfig>>, brain: Arc<dyn Brain>) -> Provider {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let addr = listener.local_addr().unwrap();
@@ -230,6 +235,7 @@ fn serve(house: &Shared, number: usize, tcp: TcpStream) {
     }
     // The last handle goes here: with SO_LINGER 0 set, this is what sends the RST.
     house.open.lock().unwrap().remove(&number);
+    house.record.ended();
 }
 
 /// Sets the socket up and does the TLS handshake; `None` if the peer does not go through with it.

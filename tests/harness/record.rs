@@ -48,6 +48,7 @@ pub struct Record {
 #[derive(Default)]
 struct Seen {
     connections: usize,
+    ended: usize,
     requests: Vec<Request>,
     plaintext: HashMap<usize, Vec<u8>>,
 }
@@ -59,6 +60,12 @@ impl Record {
         seen.connections += 1;
         self.changed.notify_all();
         seen.connections - 1
+    }
+
+    /// A connection has ended.
+    pub(crate) fn ended(&self) {
+        self.inner.lock().unwrap().ended += 1;
+        self.changed.notify_all();
     }
 
     /// A head arrived; the request's number.
@@ -94,6 +101,19 @@ impl Record {
     /// The requests that may change something, whole or not.
     pub fn writes(&self) -> Vec<Request> {
         self.requests().into_iter().filter(Request::is_write).collect()
+    }
+
+    /// The plaintext bytes of each connection, in the order in which they were accepted.
+    pub fn streams(&self) -> Vec<Vec<u8>> {
+        let seen = self.inner.lock().unwrap();
+        (0..seen.connections).map(|number| seen.plaintext.get(&number).cloned().unwrap_or_default()).collect()
+    }
+
+    /// Waits until every connection has ended; says whether they have.
+    pub fn wait_ended(&self) -> bool {
+        let seen = self.inner.lock().unwrap();
+        let still = |seen: &mut Seen| seen.ended < seen.connections;
+        !self.changed.wait_timeout_while(seen, PATIENCE, still).unwrap().1.timed_out()
     }
 
     /// All plaintext bytes of all connections that have ended a read.
