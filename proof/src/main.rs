@@ -1,19 +1,23 @@
 //! Proofs: power cuts, crashes, schedules and simulated histories of the real sidecar.
 //!
 //! ```text
-//! cargo run --release -p oncegate-proof -- schedules [--long] [--seed S]
+//! cargo run --release -p oncegate-proof -- power|crash|schedules [--long] [--seed S]
 //! ```
 //!
 //! Each suite ends with one line, and with 1 when it found a violation, 2 when it could not be carried out. Modules in
 //! reading order.
 
+mod below;
+mod crash;
 mod failure;
 mod memory;
+mod power;
 mod report;
 mod rng;
 mod schedules;
 
 use std::io::Write;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -30,8 +34,18 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Suite {
+    /// Cuts the power at every moment of recorded runs
+    Power(Wanted),
+    /// Stops the process, or makes a call fail, at every call and failpoint
+    Crash(Wanted),
     /// Plays every order of two actors on the claim core, and random orders of more
     Schedules(Wanted),
+    /// Folds the log of a database, as somebody at the sqlite3 shell does
+    #[command(hide = true)]
+    Fold {
+        /// The database
+        database: PathBuf,
+    },
 }
 
 #[derive(Args)]
@@ -58,6 +72,9 @@ impl Wanted {
 
 fn main() -> ExitCode {
     let ended = match Cli::parse().suite {
+        Suite::Power(wanted) => power::run(&wanted.extent()).map(|report| report.close()),
+        Suite::Crash(wanted) => crash::run(&wanted.extent()).map(|report| report.close()),
+        Suite::Fold { database } => below::play::fold(&database).map(|()| true),
         Suite::Schedules(wanted) => schedules::run(&wanted.extent()).map(|report| report.close()),
     };
     match ended {

@@ -30,4 +30,11 @@ impl Rng {
     pub(crate) fn coin(&mut self) -> bool {
         self.next() >> 63 == 1
     }
+
+    /// In another order.
+    pub(crate) fn shuffle<T>(&mut self, all: &mut [T]) {
+        for end in (1..all.len()).rev() {
+            all.swap(end, self.below(end + 1));
+        }
+    }
 }
