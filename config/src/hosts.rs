@@ -13,7 +13,7 @@ use crate::reader::{Node, Table};
 use crate::templates::{Allowed, parse};
 use crate::value::{any_text, boolean, owned, path, text, word};
 
-/// The words of `reads` and `writes`.
+/// The words of `reads`, `writes` and `websockets`.
 const PASSAGE: [(&str, bool); 2] = [("allow", true), ("deny", false)];
 
 pub(crate) fn read(document: &Document<'_>, facts: &mut Facts) -> Vec<Host> {
@@ -55,6 +55,7 @@ pub(crate) fn implied(facts: &mut Facts) -> Vec<Host> {
             credential: None,
             reads: true,
             writes: false,
+            websockets: false,
             connect_to: None,
             ca_file: None,
             allow_private: false,
@@ -104,6 +105,7 @@ fn host(
     });
     let reads = table.or("reads", |node| word(node, &PASSAGE), true);
     let writes = table.or("writes", |node| word(node, &PASSAGE), false);
+    let websockets = table.or("websockets", |node| word(node, &PASSAGE), false);
     let connect_to = table.read("connect_to", connect_to);
     let ca_file = table.read("ca_file", path);
     if plain {
@@ -118,6 +120,7 @@ fn host(
         credential,
         reads,
         writes,
+        websockets,
         connect_to,
         ca_file,
         allow_private,

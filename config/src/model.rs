@@ -170,6 +170,8 @@ pub struct Host {
     pub reads: bool,
     /// Writes that no action claims. Default: deny.
     pub writes: bool,
+    /// WebSockets, where `reads` lets their handshake through. Default: deny, since what is said inside is not governed.
+    pub websockets: bool,
     /// Dial this instead of the name: tests and private peers.
     pub connect_to: Option<Authority>,
     /// A further CA for this host's certificate (relative to the configuration file).

@@ -129,6 +129,12 @@ fn host_doubts(host: &Host, place: Place, log: &Log<'_>) {
             "`writes = \"allow\"`: a write that no action claims goes out, and nothing is recorded of it",
         );
     }
+    if host.websockets {
+        log.warn(
+            place,
+            "`websockets = \"allow\"`: whatever an agent writes inside goes out, and nothing is recorded of it",
+        );
+    }
     let Some(credential) = &host.credential else { return };
     if host.plain {
         log.warn(place, "the credential of this host is sent in plain text");

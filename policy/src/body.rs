@@ -38,6 +38,16 @@ pub fn read(content_type: Option<&str>, bytes: &[u8]) -> Result<(BodyKind, Value
     }
 }
 
+/// Whether bodies of a type are known by their digest only, whatever is in them. One without a type may be JSON.
+#[must_use]
+pub fn is_opaque(content_type: &str) -> bool {
+    let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let read = essence == "application/json"
+        || essence.ends_with("+json")
+        || essence == "application/x-www-form-urlencoded";
+    !essence.is_empty() && !read
+}
+
 fn read_as(content_type: &str, bytes: &[u8]) -> Result<(BodyKind, Value), BodyFault> {
     let (essence, parameters) = content_type.split_once(';').unwrap_or((content_type, ""));
     let essence = essence.trim().to_ascii_lowercase();

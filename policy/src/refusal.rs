@@ -50,11 +50,13 @@ pub enum Code {
     StoreUnavailable,
     /// Too much is waiting to be recorded.
     Overloaded,
+    /// The provider's answer cannot be searched for the credential.
+    AnswerWithheld,
 }
 
 impl Code {
     /// Every code, in the order of the documentation.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::OutcomeUnknown,
         Self::NotSent,
         Self::KeyReuse,
@@ -77,6 +79,7 @@ impl Code {
         Self::StalePreview,
         Self::StoreUnavailable,
         Self::Overloaded,
+        Self::AnswerWithheld,
     ];
 
     /// The public word, without the `oncegate_` that the proxy listener puts before it.
@@ -105,6 +108,7 @@ impl Code {
             Self::StalePreview => "stale_preview",
             Self::StoreUnavailable => "store_unavailable",
             Self::Overloaded => "overloaded",
+            Self::AnswerWithheld => "answer_withheld",
         }
     }
 
@@ -117,7 +121,8 @@ impl Code {
             | Self::NotSent
             | Self::KeyReuse
             | Self::UnresolvedEffect
-            | Self::InFlight => 422,
+            | Self::InFlight
+            | Self::AnswerWithheld => 422,
             Self::ApprovalRequired
             | Self::Denied
             | Self::LimitExceeded

@@ -18,6 +18,7 @@ use oncegate_policy::url_template::Scheme;
 
 use crate::asking::Listener;
 use crate::canned::Canned;
+use crate::front::Standing;
 use crate::listener::{Seat, stopped};
 use crate::own::{self, Ours, Own};
 use crate::probe::{self, Stage};
@@ -106,7 +107,7 @@ async fn first_hop(
         let via = Via { caller, scheme: Scheme::Https, authority: target };
         return tunnel::open(sidecar, request, via, proof, seat);
     }
-    absolute(sidecar, request, caller, target).await
+    absolute(sidecar, request, (caller, target), Standing { proof, seat }).await
 }
 
 /// Where a request to the proxy itself wants to go.
@@ -139,8 +140,8 @@ fn target(request: &Request<Incoming>) -> Result<Authority, Refusal> {
 async fn absolute(
     sidecar: &Arc<Sidecar>,
     request: Request<Incoming>,
-    caller: CallerName,
-    authority: Authority,
+    (caller, authority): (CallerName, Authority),
+    standing: Standing,
 ) -> Response<Body> {
     if authority.host == probe::HOST {
         return probe::tell(&sidecar.probes, request.uri().path());
@@ -153,7 +154,7 @@ async fn absolute(
         logged::refused(sidecar, &caller, None, Listener::Proxy, &refusal);
         return respond::refused(&refusal, None);
     }
-    front::answer(sidecar, request, Via { caller, scheme: Scheme::Http, authority }).await
+    front::answer(sidecar, request, Via { caller, scheme: Scheme::Http, authority }, standing).await
 }
 
 /// The key of `Proxy-Authorization: Basic name:key` or `Bearer key`. A name, if given, has to be the key's.

@@ -11,24 +11,40 @@ use oncegate_policy::refusal::{Code, Refusal};
 use crate::asking::{Asking, Listener};
 use crate::drill;
 use crate::links::Links;
+use crate::listener::Seat;
 use crate::meaning::{self, ByUrl, Meaning};
-use crate::passthrough::{self, Passing};
+use crate::passthrough::{self, Passing, websocket};
+use crate::proof::Proof;
 use crate::receive::{self, Head, Via};
 use crate::said::Answering;
 use crate::state::{Sidecar, Snapshot};
 use crate::upstream::Body;
 use crate::{git, pipeline, respond};
 
+/// What an agent's connection stands on, for what outlives a request.
+#[derive(Clone)]
+pub struct Standing {
+    /// Shows who is on the other side.
+    pub proof: Proof,
+    /// Its place among the connections.
+    pub seat: Seat,
+}
+
 /// Answers one request on a declared host. The configuration is the one of this moment, also inside an open
 /// tunnel; the request keeps it to its end.
-pub async fn answer(sidecar: &Arc<Sidecar>, request: Request<Incoming>, via: Via) -> Response<Body> {
+pub async fn answer(
+    sidecar: &Arc<Sidecar>,
+    request: Request<Incoming>,
+    via: Via,
+    standing: Standing,
+) -> Response<Body> {
     let edition = sidecar.editions.latest();
     let snapshot = sidecar.snapshot();
     let authority = via.authority.clone();
     let caller = via.caller.clone();
     let git = git::Asked::of(&request);
     let chunked = request.headers().contains_key(header::TRANSFER_ENCODING);
-    let response = match read(sidecar, &snapshot, edition, request, via).await {
+    let response = match read(sidecar, &snapshot, edition, request, (via, standing)).await {
         Ok(response) => response,
         Err(refusal) => {
             pipeline::audit(sidecar, Listener::Proxy, &caller, None, &refusal).await;
@@ -47,22 +63,34 @@ async fn read(
     sidecar: &Arc<Sidecar>,
     snapshot: &Arc<Snapshot>,
     edition: u64,
-    request: Request<Incoming>,
-    via: Via,
+    mut request: Request<Incoming>,
+    (via, standing): (Via, Standing),
 ) -> Result<Response<Body>, Refusal> {
     may_invoke(snapshot, &via.caller)?;
+    let websocket = websocket::is_asked(request.headers()).then(|| hyper::upgrade::on(&mut request));
     let (parts, incoming) = request.into_parts();
     let host_name = via.authority.host.clone();
     let host = snapshot.host(&via.authority).ok_or_else(|| undeclared_host(&via.authority.host))?;
     let head = receive::head(&parts, via)?;
+    if websocket.is_some() {
+        websocket::allowed(host, &head.via)?;
+    }
     let candidates = match meaning::by_url(snapshot, host, &head)? {
         ByUrl::Read => {
+            if let Some(agent) = websocket {
+                return websocket::open(sidecar, snapshot, host, head, (agent, incoming), standing).await;
+            }
             not_halted(sidecar, snapshot, &head).await?;
             return passthrough::forward(sidecar, snapshot, host, None, head, Passing::Stream(incoming))
                 .await;
         }
         ByUrl::Actions(candidates) => candidates,
     };
+    if let Some(action) = meaning::streamed(snapshot, &head, &candidates) {
+        not_halted(sidecar, snapshot, &head).await?;
+        let body = Passing::Stream(incoming);
+        return passthrough::forward(sidecar, snapshot, host, Some(action), head, body).await;
+    }
     let bounds = &snapshot.config.proxy;
     let body = receive::body(incoming, bounds.max_request_body, bounds.request_timeout).await?;
     match meaning::with_body(snapshot, host, &head, &candidates, body)? {

@@ -115,9 +115,17 @@ pub fn finish(
     head.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     set_length(head, body.len());
     if let Some(signer) = signer {
-        scrubber.also("signature", &signer.sign(head, to, Payload::Whole(body), now)?);
+        hide(scrubber, &signer.sign(head, to, Payload::Whole(body), now)?)?;
     }
     Ok(())
+}
+
+/// A signature is looked for in the answer, too.
+///
+/// # Errors
+/// `credential_unavailable`.
+pub fn hide(scrubber: &mut Scrubber, signature: &str) -> Result<(), Refusal> {
+    scrubber.also("signature", signature).map_err(|_| Refusal::from(&SecretError::Unsearchable))
 }
 
 /// What was judged is what is sent: the length is that of the buffered bytes.

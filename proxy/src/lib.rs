@@ -53,6 +53,7 @@ pub mod serve;
 pub mod sigv4;
 pub mod state;
 pub mod traced;
+pub mod unpack;
 pub mod vault;
 
 pub mod cli;

@@ -87,6 +87,18 @@ fn undeclared(host: &Host, head: &Head) -> Result<(), Refusal> {
     Err(Refusal::new(Code::Undeclared, sentence))
 }
 
+/// The action whose body need not be read to tell: it is not governed, no `when` asks what is in the body, and the body
+/// is of a kind that is not read anyway. It may be of any length, and streams.
+#[must_use]
+pub fn streamed<'a>(snapshot: &'a Snapshot, head: &Head, candidates: &[Candidate<'_>]) -> Option<&'a Action> {
+    let opaque = content_type(head).is_ok_and(|declared| declared.is_some_and(body::is_opaque));
+    let first = candidates.first().filter(|first| opaque && first.when.is_empty())?;
+    // What the URL says twice is refused as it is with a body that was read.
+    body::merge(&first.captured.input, &first.captured.rest, Value::Object(serde_json::Map::new())).ok()?;
+    let action = snapshot.config.actions.get(&ActionName::parse(first.action)?)?;
+    (action.enabled && !is_governed(action)).then_some(action)
+}
+
 /// The second half, with the body.
 ///
 /// # Errors

@@ -69,7 +69,7 @@ impl Default for Metrics {
             upstream.clone(),
         );
         let tunnels = Family::default();
-        registry.register("tunnels_open", "Open CONNECT tunnels by kind", tunnels.clone());
+        registry.register("tunnels_open", "Open CONNECT tunnels by kind, and WebSockets", tunnels.clone());
         let connections = Gauge::default();
         registry.register("agent_connections_open", "Open connections of agents", connections.clone());
         Self { registry, requests, passed_on, looks, commits, upstream, tunnels, connections }
@@ -130,7 +130,7 @@ impl Metrics {
         self.upstream.get_or_create(&vec![("action", action.to_owned())]).observe(took.as_secs_f64());
     }
 
-    /// A tunnel is open for as long as this is kept: `governed`, `refused`, `probe` or `blind`.
+    /// A tunnel is open for as long as this is kept: `governed`, `refused`, `probe`, `blind`, or `websocket` inside one.
     pub fn tunnel(&self, kind: &'static str) -> Open {
         Open::new(self.tunnels.get_or_create_owned(&vec![("kind", kind.to_owned())]))
     }

@@ -1,32 +1,37 @@
 //! Passthrough: reads, and what the operator declared as not governed. Streams both ways, with the credential
 //! added and, if the provider echoes it, taken out again.
 
-use std::pin::Pin;
+mod frames;
+mod splice;
+mod streaming;
+pub mod trailers;
+pub mod websocket;
+
+use std::borrow::Cow;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header};
-use http_body::{Body as _, Frame, SizeHint};
+use http_body::Body as _;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::ext::ReasonPhrase;
 use oncegate_config::model::{Action, Host, Proxy};
 use oncegate_policy::exchange::NotSent;
 use oncegate_policy::refusal::{Code, Refusal};
-use oncegate_policy::url_template::Scheme;
 
 use crate::inject;
 use crate::receive::{self, Head};
 use crate::respond;
-use crate::scrub::{ScrubStream, Scrubber};
-use crate::secrets::Placed;
+use crate::scrub::Scrubber;
+use crate::secrets::{Lent, Placed};
 use crate::sigv4::{Payload, Signer};
 use crate::state::{Sidecar, Snapshot};
+use crate::unpack::{self, Packing, Unpacker};
 use crate::upstream::dial::{self, Destination, Link};
-use crate::upstream::pool::Pool;
-use crate::upstream::{Body, BodyError, chain, whole};
+use crate::upstream::{Body, chain, whole};
+use streaming::{Streaming, WithoutTrailers};
 
 /// Idle connections of any age within the pool's own bound will do for a read: a re-sent read does no harm.
 const IDLE_FOR_READS: Duration = Duration::from_secs(30);
@@ -41,6 +46,33 @@ pub enum Passing {
     Whole(Bytes),
 }
 
+/// A request about to leave, complete but for its body.
+struct Leaving {
+    request: Request<()>,
+    /// What its answer is searched for.
+    scrubber: Scrubber,
+    /// Signs it when it is complete.
+    signer: Option<Signer>,
+    /// Where it goes, and the access tokens that it carries.
+    way: Way,
+}
+
+/// Where a request goes, and what of it is said no to there.
+struct Way {
+    destination: Arc<Destination>,
+    lent: Lent,
+}
+
+impl Leaving {
+    /// Signs it; the signature is looked for in the answer.
+    fn sign(&mut self, sidecar: &Sidecar, head: &Head, payload: Payload<'_>) -> Result<(), Refusal> {
+        let Some(signer) = &self.signer else { return Ok(()) };
+        let to = (&head.via.authority, head.via.scheme);
+        let signature = signer.sign(&mut self.request, to, payload, sidecar.clock.system())?;
+        inject::hide(&mut self.scrubber, &signature)
+    }
+}
+
 /// Passes a request on and streams its answer.
 ///
 /// # Errors
@@ -53,6 +85,47 @@ pub async fn forward(
     head: Head,
     body: Passing,
 ) -> Result<Response<Body>, Refusal> {
+    let mut leaving = leaving(sidecar, snapshot, (host, action), &head).await?;
+    let body = known(&snapshot.config.proxy, leaving.signer.as_ref(), &head, body).await?;
+    set_framing(&mut leaving.request, &body);
+    let body = match body {
+        Passing::Whole(bytes) => {
+            leaving.sign(sidecar, &head, Payload::Whole(&bytes))?;
+            whole(bytes)
+        }
+        Passing::Stream(incoming) => {
+            leaving.sign(sidecar, &head, Payload::Streaming)?;
+            WithoutTrailers(incoming).boxed_unsync()
+        }
+    };
+    let Leaving { mut request, scrubber, way, .. } = leaving;
+    // For the next hop only, so no signature is over it.
+    if head.wants_trailers {
+        request.headers_mut().insert(header::TE, HeaderValue::from_static("trailers"));
+        request.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("te"));
+    }
+    match send(sidecar, &way, request.map(|()| body)).await {
+        // Nobody asked for another protocol: `Upgrade` is not passed on.
+        Ok((response, _)) if response.status().is_informational() => lost(is_write(&head), snapshot, &head),
+        Ok((response, link)) => {
+            Ok(answered(sidecar, snapshot, &head, response, (scrubber, way.destination, link)))
+        }
+        Err(Broken::NotSent(refusal)) => Err(refusal),
+        Err(Broken::Lost) => lost(is_write(&head), snapshot, &head),
+    }
+}
+
+fn is_write(head: &Head) -> bool {
+    ![Method::GET, Method::HEAD, Method::OPTIONS].contains(&head.method)
+}
+
+/// The head of a request as it leaves, with the credential.
+async fn leaving(
+    sidecar: &Arc<Sidecar>,
+    snapshot: &Snapshot,
+    (host, action): (&Host, Option<&Action>),
+    head: &Head,
+) -> Result<Leaving, Refusal> {
     // TRACE never comes here; OPTIONS asks about the server and needs no key.
     let mut placed = if head.method == Method::OPTIONS {
         Placed::nothing()
@@ -60,9 +133,9 @@ pub async fn forward(
         inject::placed(sidecar, snapshot, host, action, &head.via.authority, None).await?
     };
     if let Some(proof) = &placed.unminted {
-        return Err(unminted(proof, &head));
+        return Err(unminted(proof, head));
     }
-    let mut scrubber = std::mem::take(&mut placed.scrubber);
+    let scrubber = std::mem::take(&mut placed.scrubber);
     let (lent, signer) = (std::mem::take(&mut placed.lent), placed.signer.take());
     let identity_only = !placed.headers.is_empty() || !placed.query.is_empty();
     let request = Request::builder().method(head.method.clone()).uri(&head.raw_path_and_query).body(());
@@ -70,47 +143,51 @@ pub async fn forward(
         Refusal::new(Code::InvalidRequest, "The request target cannot be sent. Nothing was sent.")
     })?;
     let to = (&head.via.authority, head.via.scheme);
-    let mut outgoing = inject::outgoing(request, &head.headers, &[], &[], to, placed)?;
-    if identity_only {
-        outgoing.headers_mut().insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    let mut request = inject::outgoing(request, &head.headers, &[], &[], to, placed)?;
+    if identity_only || signer.is_some() {
+        request.headers_mut().insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     }
-    let body = known(&snapshot.config.proxy, signer.as_ref(), to.1, &head, body).await?;
-    let body = sized(&mut outgoing, body, |whole, outgoing| match &signer {
-        None => Ok(()),
-        Some(signer) => {
-            let payload = whole.map_or(Payload::Streaming, Payload::Whole);
-            scrubber.also("signature", &signer.sign(outgoing, to, payload, sidecar.clock.system())?);
-            Ok(())
-        }
-    })?;
-
     let destination = snapshot.destination(&head.via.authority, host);
-    let method = outgoing.method().clone();
-    let write = ![Method::GET, Method::HEAD, Method::OPTIONS].contains(&method);
-    let sent = send(sidecar, &destination, outgoing.map(|()| body)).await;
-    let (response, link) = match sent {
-        // Nobody asked for another protocol: `Upgrade` is not passed on.
-        Ok((response, _)) if response.status().is_informational() => return lost(write, snapshot, &head),
-        Ok(sent) => sent,
-        Err(Broken::NotSent(refusal)) => return Err(refusal),
-        Err(Broken::Lost) => return lost(write, snapshot, &head),
-    };
-    if response.status() == StatusCode::UNAUTHORIZED {
-        lent.turned_away();
-    }
+    Ok(Leaving { request, scrubber, signer, way: Way { destination, lent } })
+}
+
+/// An answer as the agent may see it: unpacked where a credential could be in it, without secrets, its body on its way.
+fn answered(
+    sidecar: &Arc<Sidecar>,
+    snapshot: &Snapshot,
+    head: &Head,
+    response: Response<Incoming>,
+    (scrubber, destination, link): (Scrubber, Arc<Destination>, Link),
+) -> Response<Body> {
     sidecar.metrics.passed_on();
     let (mut parts, incoming) = response.into_parts();
     // Where the length speaks of no body of its own it is passed on as it came; else the body's own framing says
     // it: an answer in chunks that names a length besides would be cut there.
-    let bodiless = method == Method::HEAD || parts.status == StatusCode::NOT_MODIFIED;
+    let bodiless = head.method == Method::HEAD || parts.status == StatusCode::NOT_MODIFIED;
+    let packing = if scrubber.is_empty() { Packing::Plain } else { unpack::packing(&parts.headers) };
+    let part = parts.status == StatusCode::PARTIAL_CONTENT;
+    let unpacker = match packing {
+        Packing::Plain => None,
+        Packing::Known(coding) if !part => {
+            unpack::unpacked_head(&mut parts.headers);
+            Some(Unpacker::new(coding))
+        }
+        // A part of a packed body cannot be unpacked.
+        Packing::Known(_) | Packing::Unknown if !bodiless && !incoming.is_end_stream() => {
+            tracing::warn!(host = %destination.authority, "an answer is packed in a way that cannot be searched; it is withheld");
+            return withheld(parts.status, is_write(head), snapshot, head);
+        }
+        Packing::Known(_) | Packing::Unknown => None,
+    };
     let length = match (bodiless, parts.headers.get(header::CONTENT_LENGTH)) {
         (true, Some(named)) => Some(named.clone()),
         (false, Some(_)) => incoming.size_hint().exact().map(HeaderValue::from),
         (_, None) => None,
     };
+    let announced = trailers::announced(&parts.headers).filter(|_| head.wants_trailers && length.is_none());
     parts.headers = passed_on(&parts.headers, &scrubber);
     if let Some(phrase) = parts.extensions.remove::<ReasonPhrase>()
-        && let Ok(phrase) = ReasonPhrase::try_from(scrubber.clean(phrase.as_bytes()))
+        && let Ok(phrase) = ReasonPhrase::try_from(scrubber.clean(phrase.as_bytes()).into_owned())
     {
         parts.extensions.insert(phrase);
     }
@@ -121,13 +198,27 @@ pub async fn forward(
     if let Some(length) = length {
         parts.headers.insert(header::CONTENT_LENGTH, length);
     }
-    let streaming = Streaming {
-        inner: incoming,
-        scrub: scrubber.stream(keep_length),
-        flushed: false,
-        home: Some((Arc::clone(&sidecar.pool), destination, link)),
-    };
-    Ok(Response::from_parts(parts, streaming.boxed_unsync()))
+    let trailers_by = announced.is_some().then(|| scrubber.clone());
+    if let Some(announced) = announced {
+        parts.headers.insert(header::TRAILER, announced);
+    }
+    let home = (Arc::clone(&sidecar.pool), destination, link);
+    let streaming = Streaming::new(incoming, unpacker, scrubber.stream(keep_length), trailers_by, home);
+    Response::from_parts(parts, streaming.boxed_unsync())
+}
+
+/// An answer came, and the agent may not see it.
+fn withheld(status: StatusCode, write: bool, snapshot: &Snapshot, head: &Head) -> Response<Body> {
+    let mut sentence = format!(
+        "The provider answered {}; its body is packed in a way that cannot be searched for the credential, and is withheld.",
+        status.as_u16()
+    );
+    sentence.push_str(if write {
+        " It was sent: do not retry; check at the provider."
+    } else {
+        " Do not retry."
+    });
+    respond::withheld(&sentence, snapshot.shape(&head.via.authority))
 }
 
 /// It was sent and there is no answer to pass on.
@@ -147,7 +238,11 @@ fn passed_on(headers: &HeaderMap, scrubber: &Scrubber) -> HeaderMap {
         if name == respond::REPLAY_HEADER {
             continue;
         }
-        if let Ok(clean) = HeaderValue::from_bytes(&scrubber.clean(value.as_bytes())) {
+        let clean = match scrubber.clean(value.as_bytes()) {
+            Cow::Borrowed(_) => Ok(value.clone()),
+            Cow::Owned(clean) => HeaderValue::from_maybe_shared(Bytes::from(clean)),
+        };
+        if let Ok(clean) = clean {
             kept.append(name.clone(), clean);
         }
     }
@@ -166,13 +261,13 @@ fn unminted(proof: &NotSent, head: &Head) -> Refusal {
 async fn known(
     bounds: &Proxy,
     signer: Option<&Signer>,
-    scheme: Scheme,
     head: &Head,
     body: Passing,
 ) -> Result<Passing, Refusal> {
     match (signer, body) {
         (Some(signer), Passing::Stream(incoming))
-            if incoming.size_hint().exact() == Some(0) || !signer.may_stream(scheme, &head.headers) =>
+            if incoming.size_hint().exact() == Some(0)
+                || !signer.may_stream(head.via.scheme, &head.headers) =>
         {
             let whole = receive::body(incoming, bounds.max_request_body, bounds.request_timeout).await?;
             Ok(Passing::Whole(whole))
@@ -181,29 +276,20 @@ async fn known(
     }
 }
 
-/// The body, and the one header field that says where it ends; `seal` sees the request when it is complete, with the
-/// body if that is known.
-fn sized(
-    request: &mut Request<()>,
-    body: Passing,
-    seal: impl FnOnce(Option<&[u8]>, &mut Request<()>) -> Result<(), Refusal>,
-) -> Result<Body, Refusal> {
-    match body {
-        Passing::Whole(bytes) => {
-            inject::set_length(request, bytes.len());
-            seal(Some(&bytes), request)?;
-            Ok(whole(bytes))
+/// The one header field that says where the body ends.
+fn set_framing(request: &mut Request<()>, body: &Passing) {
+    let incoming = match body {
+        Passing::Whole(bytes) => return inject::set_length(request, bytes.len()),
+        Passing::Stream(incoming) => incoming,
+    };
+    let bodiless = [Method::GET, Method::HEAD].contains(request.method());
+    match incoming.size_hint().exact() {
+        Some(0) if bodiless => {}
+        Some(exact) => {
+            request.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(exact));
         }
-        Passing::Stream(incoming) => {
-            if let Some(exact) = incoming.size_hint().exact() {
-                if exact > 0 || *request.method() != Method::GET && *request.method() != Method::HEAD {
-                    request.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(exact));
-                }
-            } else {
-                request.headers_mut().insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
-            }
-            seal(None, request)?;
-            Ok(incoming.map_err(|error| -> BodyError { error.into() }).boxed_unsync())
+        None => {
+            request.headers_mut().insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
         }
     }
 }
@@ -218,6 +304,18 @@ enum Broken {
 
 /// Sends on an idle connection if there is one; if it hands the request back unsent, on a fresh one.
 async fn send(
+    sidecar: &Arc<Sidecar>,
+    way: &Way,
+    request: Request<Body>,
+) -> Result<(Response<Incoming>, Link), Broken> {
+    let sent = send_to(sidecar, &way.destination, request).await;
+    if sent.as_ref().is_ok_and(|(response, _)| response.status() == StatusCode::UNAUTHORIZED) {
+        way.lent.turned_away();
+    }
+    sent
+}
+
+async fn send_to(
     sidecar: &Arc<Sidecar>,
     destination: &Arc<Destination>,
     request: Request<Body>,
@@ -253,85 +351,4 @@ async fn send(
             None => Err(lost(chain(error.error()))),
         },
     }
-}
-
-/// An answer on its way. Its connection goes back to the pool when it has ended.
-struct Streaming {
-    inner: Incoming,
-    scrub: ScrubStream,
-    flushed: bool,
-    home: Option<(Arc<Pool>, Arc<Destination>, Link)>,
-}
-
-impl Streaming {
-    fn go_home(&mut self) {
-        if let Some((pool, destination, link)) = self.home.take() {
-            pool.put(&destination, link);
-        }
-    }
-}
-
-impl Drop for Streaming {
-    /// An answer of known length is not polled again after its last byte: its end is seen here.
-    fn drop(&mut self) {
-        if self.inner.is_end_stream() {
-            self.go_home();
-        }
-    }
-}
-
-impl http_body::Body for Streaming {
-    type Data = Bytes;
-    type Error = BodyError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        loop {
-            match ready!(Pin::new(&mut self.inner).poll_frame(cx)) {
-                Some(Err(error)) => {
-                    self.home = None;
-                    return Poll::Ready(Some(Err(error.into())));
-                }
-                // Trailers are for the next hop that asked for them; the agent's `TE` was not passed on.
-                Some(Ok(frame)) => {
-                    if let Ok(data) = frame.into_data() {
-                        let clean = self.scrub.push(data);
-                        if !clean.is_empty() {
-                            return Poll::Ready(Some(Ok(Frame::data(clean))));
-                        }
-                    }
-                }
-                None => {
-                    self.go_home();
-                    if !std::mem::replace(&mut self.flushed, true) {
-                        let rest = self.scrub.finish();
-                        if !rest.is_empty() {
-                            return Poll::Ready(Some(Ok(Frame::data(rest))));
-                        }
-                    }
-                    return Poll::Ready(None);
-                }
-            }
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream() && (self.flushed || self.scrub.is_idle())
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
-    }
-}
-
-/// The refusal of a read, as an answer.
-#[must_use]
-pub fn refused(
-    refusal: &Refusal,
-    snapshot: &Snapshot,
-    authority: &oncegate_policy::authority::Authority,
-) -> Response<Body> {
-    respond::refused(refusal, snapshot.shape(authority))
 }

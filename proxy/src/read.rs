@@ -41,7 +41,8 @@ pub async fn ask(
         .map_err(|refusal| refusal.sentence)?;
     if let Some(signer) = signer {
         let signature = signer.sign(&mut head, to, Payload::Whole(b""), sidecar.clock.system());
-        scrubber.also("signature", &signature.map_err(|refusal| refusal.sentence)?);
+        let signature = signature.map_err(|refusal| refusal.sentence)?;
+        inject::hide(&mut scrubber, &signature).map_err(|refusal| refusal.sentence)?;
     }
     let destination = snapshot.destination(to.0, host);
     let mut bounds = snapshot.bounds();

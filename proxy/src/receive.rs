@@ -14,6 +14,7 @@ use oncegate_policy::refusal::{Code, Refusal};
 use oncegate_policy::url_template::Scheme;
 
 use crate::connection::REQUEST_HEAD_BYTES_MAX;
+use crate::passthrough::trailers;
 use crate::plan::KEY_HEADER;
 
 /// Who is on the other side of a connection, and where they said they go.
@@ -41,6 +42,8 @@ pub struct Head {
     pub query: Vec<(String, String)>,
     /// The agent's fields, without the hop-by-hop ones.
     pub headers: HeaderMap,
+    /// The agent takes trailers (`TE: trailers`).
+    pub wants_trailers: bool,
 }
 
 /// Fields that speak to the next hop only (RFC 9110 section 7.6.1), and those that we set ourselves.
@@ -112,6 +115,7 @@ pub fn head(parts: &http::request::Parts, via: Via) -> Result<Head, Refusal> {
         raw_path_and_query: raw.to_owned(),
         query,
         headers: end_to_end(&parts.headers),
+        wants_trailers: trailers::wanted(&parts.headers),
     })
 }
 

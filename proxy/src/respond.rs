@@ -72,6 +72,14 @@ pub fn unknown(sentence: &str, shape: Option<&Adapter>) -> Response<Body> {
     response
 }
 
+/// The provider answered, and its answer may not be shown: what it says is not known here either.
+#[must_use]
+pub fn withheld(sentence: &str, shape: Option<&Adapter>) -> Response<Body> {
+    let mut response = own(Code::AnswerWithheld, sentence, None, shape);
+    outcome(&mut response, "unknown");
+    response
+}
+
 /// The sentence on unknown, the same everywhere.
 #[must_use]
 pub fn unknown_sentence(effect: &EffectId) -> String {

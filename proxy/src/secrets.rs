@@ -144,7 +144,7 @@ pub async fn place(
         }
     }
     placed.lent = filler.lent;
-    placed.scrubber = Scrubber::new(filler.patterns);
+    placed.scrubber = snapshot.scrubbers.of(&filler.patterns).map_err(|_| SecretError::Unsearchable)?;
     Ok(placed)
 }
 

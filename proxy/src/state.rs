@@ -30,6 +30,7 @@ use crate::probe::Probes;
 use crate::proof::Digest32;
 use crate::reload::Files;
 use crate::run_tokens::RunTokens;
+use crate::scrub::Scrubbers;
 use crate::secrets::Tokens;
 use crate::traced::Traces;
 use crate::upstream::dial::Destination;
@@ -85,6 +86,8 @@ pub struct Snapshot {
     pub vault: Arc<Vault>,
     /// Where agents connect, and what is never dialled; one for all configurations.
     pub ours: Arc<Ports>,
+    /// What takes secrets out of answers, as far as it was made already.
+    pub scrubbers: Scrubbers,
     /// Which action a request means.
     pub router: Router,
     /// What each action means at its provider.
@@ -162,6 +165,7 @@ impl Snapshot {
             directory,
             vault,
             ours,
+            scrubbers: Scrubbers::default(),
             router,
             adapters,
             control_tls,

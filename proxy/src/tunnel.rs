@@ -22,6 +22,7 @@ use tokio_rustls::server::{StartHandshake, TlsStream};
 use crate::asking::Listener;
 use crate::canned::Canned;
 use crate::connection::builder;
+use crate::front::Standing;
 use crate::listener::{Seat, stopped};
 use crate::probe::{self, Stage};
 use crate::proof::Proof;
@@ -145,12 +146,13 @@ pub(crate) async fn serve(
     inside: Inside,
     mut seat: Seat,
 ) -> Result<(), String> {
+    let standing = Standing { proof, seat: seat.clone() };
     let service = service_fn(move |request: Request<Incoming>| {
         let (sidecar, via, inside) = (Arc::clone(&sidecar), via.clone(), inside.clone());
-        let proof = proof.clone();
+        let standing = standing.clone();
         async move {
             Ok::<_, Infallible>(match inside {
-                Inside::Governed => still_known(&sidecar, request, via, &proof).await,
+                Inside::Governed => still_known(&sidecar, request, via, standing).await,
                 Inside::Probe => {
                     sidecar.probes.note(&via.authority.host, Stage::Asked);
                     probe::answer()
@@ -163,7 +165,8 @@ pub(crate) async fn serve(
             })
         }
     });
-    let connection = builder().serve_connection(TokioIo::new(Canned::new(Box::new(tls))), service);
+    let stream = TokioIo::new(Canned::new(Box::new(tls)));
+    let connection = builder().serve_connection(stream, service).with_upgrades();
     let mut connection = std::pin::pin!(connection);
     // As outside the tunnel: what is being answered is answered to its end, and nothing more is taken.
     tokio::select! {
@@ -223,15 +226,15 @@ async fn still_known(
     sidecar: &Arc<Sidecar>,
     request: Request<Incoming>,
     via: Via,
-    proof: &Proof,
+    standing: Standing,
 ) -> Response<Body> {
-    if proof.caller(sidecar).is_none_or(|caller| caller != via.caller) {
+    if standing.proof.caller(sidecar).is_none_or(|caller| caller != via.caller) {
         let sentence =
             "The key that opened this connection is not valid any more. Nothing was sent. Ask the operator.";
         let snapshot = sidecar.snapshot();
         return respond::refused(&Refusal::new(Code::Denied, sentence), snapshot.shape(&via.authority));
     }
-    front::answer(sidecar, request, via).await
+    front::answer(sidecar, request, via, standing).await
 }
 
 fn canonical(name: &str) -> String {

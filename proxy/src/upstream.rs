@@ -6,6 +6,7 @@
 //! replaced by a fresh one, inside the same dispatch.
 
 pub mod address;
+mod answer;
 pub mod dial;
 pub mod pool;
 pub mod wire;
@@ -16,10 +17,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, Request, Response};
+use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
-use oncegate_policy::exchange::{Answer, Exchange, Loss, NotSent, Phase};
+use oncegate_policy::exchange::{Exchange, Loss, NotSent, Phase};
 use oncegate_store::{Claim, DispatchPermit, PlainClaim, PlainPermit, ReplayClaim, ReplayPermit};
 use tokio::time::Instant;
 
@@ -162,7 +163,7 @@ async fn exchange(pool: &Arc<Pool>, prepared: &Prepared, head: &Request<()>, lin
     if response.status() == http::StatusCode::UNAUTHORIZED {
         prepared.lent.turned_away();
     }
-    let seen = collect(response, prepared, deadline).await;
+    let seen = answer::collect(response, prepared, deadline).await;
     if let Exchange::Answered(_) = seen {
         pool.put(&prepared.destination, link);
     }
@@ -198,50 +199,6 @@ async fn first_bytes(link: &mut Link, head: &Request<()>, body: &Bytes, deadline
             if handed_back { First::HandedBack(cause) } else { lost(cause) }
         }
     }
-}
-
-async fn collect(response: Response<Incoming>, prepared: &Prepared, deadline: Instant) -> Exchange {
-    let (head, mut body) = response.into_parts();
-    let lost = |cause: String| {
-        Exchange::Lost(Loss { phase: Phase::ReadingBody, cause, status: Some(head.status.as_u16()) })
-    };
-    if head.status.is_informational() {
-        return lost("the provider changed the protocol".to_owned());
-    }
-    let mut bytes = Vec::new();
-    loop {
-        let frame = match tokio::time::timeout_at(deadline, body.frame()).await {
-            Err(_) => return lost("the answer did not end within upstream_timeout".to_owned()),
-            Ok(None) => break,
-            Ok(Some(Err(error))) => return lost(chain(&error)),
-            Ok(Some(Ok(frame))) => frame,
-        };
-        if let Ok(data) = frame.into_data() {
-            if bytes.len() + data.len() > prepared.bounds.max_response_body {
-                return lost("the answer is larger than max_response_body".to_owned());
-            }
-            bytes.extend_from_slice(&data);
-        }
-    }
-    let reason = head
-        .extensions
-        .get::<hyper::ext::ReasonPhrase>()
-        .map(|phrase| prepared.scrubber.clean_text(&String::from_utf8_lossy(phrase.as_bytes())));
-    Exchange::Answered(Answer {
-        status: head.status.as_u16(),
-        reason,
-        headers: headers(&head.headers, &prepared.scrubber),
-        body: prepared.scrubber.clean(&bytes),
-    })
-}
-
-/// Header fields as the law reads them: lower-case names, no secret. Values that are no text are left out.
-fn headers(map: &HeaderMap, scrubber: &Scrubber) -> Vec<(String, String)> {
-    map.iter()
-        .filter_map(|(name, value)| {
-            Some((name.as_str().to_owned(), scrubber.clean_text(value.to_str().ok()?)))
-        })
-        .collect()
 }
 
 /// An error and everything behind it, in one line.

@@ -105,6 +105,11 @@ impl Agent {
         Agent { authorization: authorization.map(str::to_owned), ..self.clone() }
     }
 
+    /// Its `Proxy-Authorization`, for requests that are written by hand.
+    pub fn basic(&self) -> String {
+        self.authorization.clone().unwrap_or_default()
+    }
+
     /// Where its proxy is.
     pub fn proxy(&self) -> SocketAddr {
         self.proxy
@@ -209,7 +214,8 @@ fn refused(head: crate::wire::Head, wire: &mut Wire<TcpStream>, seen: &[u8]) -> 
 
 /// TLS inside an accepted CONNECT; may carry several requests.
 pub struct Tunnel {
-    wire: Wire<StreamOwned<ClientConnection, TcpStream>>,
+    /// What is inside, to read from piece by piece.
+    pub wire: Wire<StreamOwned<ClientConnection, TcpStream>>,
     host: String,
 }
 

@@ -101,6 +101,13 @@ ca_file = "upstream-ca.pem"
         ))
     }
 
+    /// The same, and WebSockets.
+    pub fn stripe_host_with_websockets(self, at: SocketAddr) -> Conf {
+        let mut conf = self.stripe_host(at);
+        conf.rest.push_str("websockets = \"allow\"\n");
+        conf
+    }
+
     /// Action `refund` by the adapter, with more lines of its own if wanted.
     pub fn refund(self, more: &str) -> Conf {
         self.with(&format!(

@@ -7,6 +7,7 @@ use std::{
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering::SeqCst},
+        mpsc::Sender,
     },
     thread,
     time::Duration,
@@ -306,7 +307,21 @@ fn read_body(wire: &mut Wire<Line>, request: &Request, when: When) -> (Vec<u8>, 
 fn perform(wire: &mut Wire<Line>, act: &Act) -> bool {
     match act {
         Act::Send(bytes) => wire.stream.write_all(bytes).is_ok_and(|()| wire.stream.flush().is_ok()),
+        Act::Flood(piece, times) => {
+            (0..*times).all(|_| wire.stream.write_all(piece).is_ok()) && wire.stream.flush().is_ok()
+        }
+        Act::FloodUntilStuck(piece, times, stuck) => flood(wire.stream.tcp(), piece, *times, stuck),
+        Act::Hear(bytes, heard) => {
+            let came = wire.take(*bytes);
+            let whole = came.len() == *bytes;
+            heard.send(came).is_ok() && whole
+        }
+        Act::Drain(bytes) => wire.skim(*bytes, |_| {}) == *bytes,
         Act::Wait(gate) => gate.pass(),
+        Act::CheckIn(gate) => {
+            gate.open();
+            true
+        }
         Act::Close => {
             drop(wire.stream.goodbye());
             hang_up(wire)
@@ -328,6 +343,29 @@ fn perform(wire: &mut Wire<Line>, act: &Act) -> bool {
             false
         }
     }
+}
+
+/// So long without a byte taken is called stuck.
+const STUCK_AFTER: Duration = Duration::from_millis(500);
+
+/// Writes until the peer takes no more, says when, and goes on when it takes more.
+fn flood(tcp: &TcpStream, piece: &[u8], times: usize, stuck: &Sender<usize>) -> bool {
+    let mut tcp = tcp;
+    tcp.set_write_timeout(Some(STUCK_AFTER)).unwrap();
+    let mut gone = 0;
+    while gone < piece.len() * times {
+        match tcp.write(&piece[gone % piece.len()..]) {
+            Ok(n) => gone += n,
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                tcp.set_write_timeout(Some(PATIENCE)).unwrap();
+                if stuck.send(gone).is_err() {
+                    return false;
+                }
+            }
+            Err(_) => return false,
+        }
+    }
+    true
 }
 
 /// A FIN, then reading on, so that what the peer still writes does not turn it into a reset.

@@ -1,5 +1,7 @@
 //! What a scripted provider does with one request.
 
+use std::sync::mpsc::Sender;
+
 use crate::gate::Gate;
 
 /// When the provider begins to act.
@@ -18,8 +20,18 @@ pub enum When {
 pub enum Act {
     /// Writes these bytes as they are.
     Send(Vec<u8>),
+    /// Writes these bytes so many times over.
+    Flood(Vec<u8>, usize),
+    /// As `Flood`, in clear only; says how many bytes had gone when for once no more did for a while.
+    FloodUntilStuck(Vec<u8>, usize, Sender<usize>),
+    /// Reads so many bytes and shows them.
+    Hear(usize, Sender<Vec<u8>>),
+    /// Reads so many bytes and forgets them.
+    Drain(u64),
     /// Waits until the test opens the gate.
     Wait(Gate),
+    /// Opens the gate: it has come this far.
+    CheckIn(Gate),
     /// Ends TLS with close_notify, then the connection. Reads on until the peer ends too.
     Close,
     /// As `Close`; opens the gate when the peer has ended the connection too.

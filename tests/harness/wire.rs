@@ -111,26 +111,56 @@ impl<S: Read> Wire<S> {
         (body, end)
     }
 
+    /// Reads `n` bytes, shows them piece by piece, and forgets them: for what is too large to be kept. How many came.
+    pub fn skim(&mut self, n: u64, mut look: impl FnMut(&[u8])) -> u64 {
+        let mut left = n;
+        while left > 0 {
+            if self.used == self.seen.len() && !matches!(self.fill(), Ok(true)) {
+                break;
+            }
+            let rest = &self.seen[self.used..];
+            let here = rest.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+            look(&rest[..here]);
+            left -= here as u64;
+            self.used += here;
+            if self.used == self.seen.len() {
+                (self.used, self.seen) = (0, Vec::new());
+            }
+        }
+        n - left
+    }
+
+    /// The next chunk of a chunked body; an empty one is the last, and its trailer is still to be read.
+    pub fn chunk(&mut self) -> Option<Vec<u8>> {
+        let line = self.line()?;
+        let size = usize::from_str_radix(line.split(';').next().unwrap_or_default().trim(), 16).ok()?;
+        let part = self.take(size);
+        let ends = size == 0 || self.take(2) == b"\r\n";
+        (part.len() == size && ends).then_some(part)
+    }
+
+    /// The fields after the last chunk, or `None` if the stream ends first.
+    pub fn trailers(&mut self) -> Option<Vec<String>> {
+        let mut fields = Vec::new();
+        loop {
+            match self.line()? {
+                line if line.is_empty() => return Some(fields),
+                line => fields.push(line),
+            }
+        }
+    }
+
     /// A chunked body with its trailer.
     pub fn chunked(&mut self) -> (Vec<u8>, End) {
         let mut body = Vec::new();
         loop {
-            let Some(line) = self.line() else { return (body, End::Cut) };
-            let size = line.split(';').next().unwrap_or_default().trim();
-            let Ok(size) = usize::from_str_radix(size, 16) else { return (body, End::Cut) };
-            if size == 0 {
-                while let Some(line) = self.line() {
-                    if line.is_empty() {
-                        return (body, End::Complete);
-                    }
+            match self.chunk() {
+                None => return (body, End::Cut),
+                Some(part) if !part.is_empty() => body.extend_from_slice(&part),
+                Some(_) => {
+                    let end = if self.trailers().is_some() { End::Complete } else { End::Cut };
+                    return (body, end);
                 }
-                return (body, End::Cut);
-            }
-            let part = self.take(size);
-            let whole = part.len() == size;
-            body.extend_from_slice(&part);
-            if !whole || self.take(2) != b"\r\n" {
-                return (body, End::Cut);
             }
         }
     }

@@ -10,6 +10,7 @@ use oncegate_tests::{
     conf::{Conf, stripe_conf},
     dead::Refusing,
     provider::Provider,
+    script::Reply,
     sidecar::{Home, Sidecar},
     wait::PATIENCE,
 };
@@ -21,7 +22,7 @@ use crate::shop::{DESK, REFUND, Shop, VARIED, desk_conf, ticket};
 /// What earns a code: plays in a shop of its own and gives the answer.
 type Scene = fn() -> Answer;
 
-const SCENES: [(&str, Scene); 22] = [
+const SCENES: [(&str, Scene); 23] = [
     ("outcome_unknown", outcome_unknown),
     ("not_sent", not_sent),
     ("key_reuse", key_reuse),
@@ -43,6 +44,7 @@ const SCENES: [(&str, Scene); 22] = [
     ("store_unavailable", store_unavailable),
     ("in_flight", in_flight),
     ("overloaded", overloaded),
+    ("answer_withheld", answer_withheld),
     ("key_reuse", key_reuse_elsewhere),
 ];
 
@@ -307,6 +309,15 @@ fn overloaded() -> Answer {
     assert!(made > 0, "what waited is sent: {rest:?}");
     assert_eq!(shop.writes(), made, "and nothing else");
     first
+}
+
+/// A provider that packs its answer in a way that nobody here can unpack.
+fn answer_withheld() -> Answer {
+    play(stripe_conf, 0, |shop, sidecar| {
+        let packed = "HTTP/1.1 200 OK\r\nContent-Encoding: compress\r\nContent-Length: 2\r\n\r\n??";
+        shop.provider.on_read(Reply::raw(packed));
+        sidecar.billing().ask("api.stripe.com", &Ask::get("/v1/refunds"))
+    })
 }
 
 /// Another process holds the database's write lock for longer than the sidecar waits for it.

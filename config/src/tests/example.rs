@@ -70,7 +70,7 @@ fn callers_secrets_hosts_and_limits() {
     assert_eq!(secret.allowed_placements.as_ref().unwrap(), &[Placement::Header]);
     let stripe = &config.hosts[1];
     assert_eq!((&stripe.pattern, stripe.port), (&HostPattern::Exact("api.stripe.com".to_owned()), 443));
-    assert!(stripe.reads && !stripe.writes && !stripe.plain && !stripe.allow_private);
+    assert!(stripe.reads && !stripe.writes && !stripe.websockets && !stripe.plain && !stripe.allow_private);
     let Some(Credential::Header { name, value }) = &stripe.credential else { panic!("{stripe:?}") };
     assert_eq!(
         (name.as_str(), value.to_string().as_str()),

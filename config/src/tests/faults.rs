@@ -179,6 +179,10 @@ fn hosts() {
             ],
         ),
         (
+            "[hosts.\"a.example\"]\nwebsockets = \"yes\"",
+            &["2:14: `websockets`: unknown word `yes`; known: `allow`, `deny`"],
+        ),
+        (
             "[hosts.\"a.example\"]\nplain = true\nca_file = \"x\"",
             &["3:1: `ca_file` does not go with `plain = true`: there is no certificate to check"],
         ),

@@ -57,6 +57,12 @@ fn hosts_and_limits() {
             ],
         ),
         (
+            "websockets = \"allow\"",
+            &[
+                "1:8: `websockets = \"allow\"`: whatever an agent writes inside goes out, and nothing is recorded of it",
+            ],
+        ),
+        (
             "credential = { query = \"key\", value = \"abc\" }",
             &["1:8: the credential of this host names no secret: it stands in the file as it is"],
         ),

@@ -242,7 +242,7 @@ pub(crate) fn refused(
         }
         Code::BodyTooLarge => ErrorCode::BodyTooLarge,
         Code::StoreUnavailable | Code::Overloaded => ErrorCode::Unavailable,
-        Code::Undeclared | Code::OutcomeUnknown => ErrorCode::Conflict,
+        Code::Undeclared | Code::OutcomeUnknown | Code::AnswerWithheld => ErrorCode::Conflict,
     };
     let mut details = json!({ "reason": refusal.code.word() });
     if let (Some(members), Some(effect)) = (details.as_object_mut(), &refusal.effect) {

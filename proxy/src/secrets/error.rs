@@ -67,6 +67,9 @@ pub enum SecretError {
     /// Not of the mode that the action is declared for.
     #[error("secret {0} is a key of the other mode (test or live) than the action's")]
     Mode(String),
+    /// No search for them could be built.
+    #[error("the secrets are too long to be found in answers")]
+    Unsearchable,
     /// The credential's template names something else.
     #[error("the credential's template cannot be filled")]
     Template,

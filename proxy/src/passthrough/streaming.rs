@@ -1,0 +1,162 @@
+//! The body of an answer on its way to the agent.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http_body::{Body as _, Frame, SizeHint};
+use hyper::body::Incoming;
+
+use super::trailers;
+use crate::scrub::{ScrubStream, Scrubber};
+use crate::unpack::Unpacker;
+use crate::upstream::BodyError;
+use crate::upstream::dial::{Destination, Link};
+use crate::upstream::pool::Pool;
+
+/// An answer on its way: unpacked if need be, and without secrets. Each piece is passed on as it comes; the next one is
+/// read when the agent has taken it. Its connection goes back to the pool when it has ended.
+pub(super) struct Streaming {
+    inner: Incoming,
+    unpacker: Option<Unpacker>,
+    scrub: ScrubStream,
+    /// Cleans the trailers; `None` where nobody asked for any.
+    trailers_by: Option<Scrubber>,
+    trailers: Option<HeaderMap>,
+    ended: bool,
+    home: Option<(Arc<Pool>, Arc<Destination>, Link)>,
+}
+
+impl Streaming {
+    pub(super) fn new(
+        inner: Incoming,
+        unpacker: Option<Unpacker>,
+        scrub: ScrubStream,
+        trailers_by: Option<Scrubber>,
+        home: (Arc<Pool>, Arc<Destination>, Link),
+    ) -> Self {
+        Self { inner, unpacker, scrub, trailers_by, trailers: None, ended: false, home: Some(home) }
+    }
+
+    fn go_home(&mut self) {
+        if let Some((pool, destination, link)) = self.home.take() {
+            pool.put(&destination, link);
+        }
+    }
+
+    /// The answer breaks here: what the agent has of it is told to be a part.
+    fn broken(&mut self, error: BodyError) -> Option<Result<Frame<Bytes>, BodyError>> {
+        self.home = None;
+        Some(Err(error))
+    }
+
+    fn frame(&mut self, frame: Frame<Bytes>) -> Option<Bytes> {
+        let data = match frame.into_data() {
+            Ok(data) => data,
+            Err(other) => {
+                if let (Ok(trailers), Some(scrubber)) = (other.into_trailers(), &self.trailers_by) {
+                    self.trailers = Some(trailers::passed_on(&trailers, scrubber));
+                }
+                return None;
+            }
+        };
+        match &mut self.unpacker {
+            Some(unpacker) => {
+                unpacker.push(data);
+                None
+            }
+            None => Some(self.scrub.push(data)),
+        }
+    }
+}
+
+impl Drop for Streaming {
+    /// An answer of known length is not polled again after its last byte: its end is seen here.
+    fn drop(&mut self) {
+        if self.inner.is_end_stream() {
+            self.go_home();
+        }
+    }
+}
+
+impl http_body::Body for Streaming {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let this = &mut *self;
+        loop {
+            let mut clean = None;
+            match this.unpacker.as_mut().map(Unpacker::pull) {
+                Some(Err(error)) => return Poll::Ready(this.broken(error.into())),
+                Some(Ok(Some(piece))) => clean = Some(this.scrub.push(piece)),
+                Some(Ok(None)) | None if this.ended => {
+                    let rest = this.scrub.finish();
+                    if !rest.is_empty() {
+                        return Poll::Ready(Some(Ok(Frame::data(rest))));
+                    }
+                    return Poll::Ready(this.trailers.take().map(|trailers| Ok(Frame::trailers(trailers))));
+                }
+                Some(Ok(None)) | None => match ready!(Pin::new(&mut this.inner).poll_frame(cx)) {
+                    Some(Ok(frame)) => clean = this.frame(frame),
+                    Some(Err(error)) => return Poll::Ready(this.broken(error.into())),
+                    None => {
+                        if let Some(Err(error)) = this.unpacker.as_mut().map(Unpacker::finish) {
+                            return Poll::Ready(this.broken(error.into()));
+                        }
+                        this.go_home();
+                        this.ended = true;
+                    }
+                },
+            }
+            if let Some(clean) = clean.filter(|clean| !clean.is_empty()) {
+                return Poll::Ready(Some(Ok(Frame::data(clean))));
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        let arrived = self.ended || (self.inner.is_end_stream() && self.unpacker.is_none());
+        arrived && self.scrub.is_idle() && self.trailers.is_none()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        // What an unpacker makes is not told by what arrives.
+        if self.unpacker.is_some() { SizeHint::default() } else { self.inner.size_hint() }
+    }
+}
+
+/// A request's body as it comes, without its trailers: they were not judged, and end here.
+pub(super) struct WithoutTrailers(pub(super) Incoming);
+
+impl http_body::Body for WithoutTrailers {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        loop {
+            match ready!(Pin::new(&mut self.0).poll_frame(cx)) {
+                Some(Ok(frame)) if frame.is_data() => return Poll::Ready(Some(Ok(frame))),
+                Some(Ok(_)) => {}
+                Some(Err(error)) => return Poll::Ready(Some(Err(error.into()))),
+                None => return Poll::Ready(None),
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.0.size_hint()
+    }
+}

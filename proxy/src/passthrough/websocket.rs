@@ -1,0 +1,197 @@
+//! WebSockets (RFC 6455): a read that becomes a conversation.
+//!
+//! What an agent says inside cannot be judged, so a host takes them only where the operator says so. Nothing is
+//! switched before the provider has said 101 to this very handshake: until then the agent's bytes are requests, and
+//! are judged as such. A provider that does not switch answers as it would have answered any read.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
+use http_body::Body as _;
+use hyper::body::Incoming;
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
+use oncegate_config::model::Host;
+use oncegate_policy::admission;
+use oncegate_policy::caller::Scope;
+use oncegate_policy::refusal::{Code, Refusal};
+
+use super::frames::Frames;
+use super::splice::splice;
+use super::{Broken, Leaving};
+use crate::front::Standing;
+use crate::listener::stopped;
+use crate::pipeline;
+use crate::receive::{Head, Via};
+use crate::scrub::Scrubber;
+use crate::sigv4::Payload;
+use crate::state::{Sidecar, Snapshot};
+use crate::upstream::{Body, chain, whole};
+
+/// What both sides prove with that they mean WebSockets (section 1.3).
+const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+/// How often an open one is asked whether it may stay: a halt or a key that was taken out ends it.
+const ASKED_EVERY: Duration = Duration::from_secs(1);
+
+/// Whether a request asks for a WebSocket. Offers of other protocols (`h2c`) are passed over, as a server may.
+#[must_use]
+pub fn is_asked(headers: &HeaderMap) -> bool {
+    lists(headers, &header::UPGRADE, "websocket") && lists(headers, &header::CONNECTION, "upgrade")
+}
+
+fn lists(headers: &HeaderMap, name: &header::HeaderName, word: &str) -> bool {
+    let lines = headers.get_all(name).iter().filter_map(|line| line.to_str().ok());
+    lines.flat_map(|line| line.split(',')).any(|each| each.trim().eq_ignore_ascii_case(word))
+}
+
+/// The refusal of a host that takes none.
+///
+/// # Errors
+/// `undeclared`.
+pub fn allowed(host: &Host, via: &Via) -> Result<(), Refusal> {
+    if host.websockets {
+        return Ok(());
+    }
+    let sentence = format!(
+        "WebSockets to {} are not allowed: what is sent inside could not be governed. Nothing was sent. Ask the operator.",
+        via.authority.host
+    );
+    Err(Refusal::new(Code::Undeclared, sentence))
+}
+
+/// Asks the provider, and switches if it does.
+///
+/// # Errors
+/// A refusal when it is no handshake, writes are halted, or the provider's answer is none.
+pub async fn open(
+    sidecar: &Arc<Sidecar>,
+    snapshot: &Snapshot,
+    host: &Host,
+    head: Head,
+    (agent, incoming): (OnUpgrade, Incoming),
+    standing: Standing,
+) -> Result<Response<Body>, Refusal> {
+    let accept = handshake(&head, &incoming)?;
+    // Also where reads go on while writes are halted: this one could write.
+    if let Some(halt) = sidecar.store.halted().await.map_err(|error| pipeline::unrecordable(&error))? {
+        return Err(admission::halted(&halt.reason));
+    }
+    let mut leaving = super::leaving(sidecar, snapshot, (host, None), &head).await?;
+    if !leaving.scrubber.is_empty() {
+        // They pack messages, and what is packed cannot be searched.
+        leaving.request.headers_mut().remove(header::SEC_WEBSOCKET_EXTENSIONS);
+    }
+    leaving.sign(sidecar, &head, Payload::Whole(b""))?;
+    let Leaving { mut request, scrubber, way, .. } = leaving;
+    request.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+    request.headers_mut().insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+    let (response, link) = match super::send(sidecar, &way, request.map(|()| whole(Bytes::new()))).await {
+        Ok(sent) => sent,
+        Err(Broken::NotSent(refusal)) => return Err(refusal),
+        Err(Broken::Lost) => return super::lost(false, snapshot, &head),
+    };
+    if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+        return Ok(super::answered(sidecar, snapshot, &head, response, (scrubber, way.destination, link)));
+    }
+    agreed(response.headers(), &accept, &scrubber)?;
+    sidecar.metrics.passed_on();
+    let mut switched = Response::new(whole(Bytes::new()));
+    *switched.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    *switched.headers_mut() = super::passed_on(response.headers(), &scrubber);
+    switched.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+    switched.headers_mut().insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+    let conversation = Conversation { sidecar: Arc::clone(sidecar), via: head.via, standing, scrubber };
+    tokio::spawn(conversation.hold(agent, hyper::upgrade::on(response)));
+    Ok(switched)
+}
+
+/// What the provider has to accept with (section 4.2.2), if this is a handshake (section 4.2.1).
+fn handshake(head: &Head, incoming: &Incoming) -> Result<String, Refusal> {
+    let broken = |what: &str| {
+        Refusal::new(Code::InvalidRequest, format!("The WebSocket handshake {what}. Nothing was sent."))
+    };
+    if head.method != Method::GET || !incoming.is_end_stream() {
+        return Err(broken("is no GET without a body"));
+    }
+    let one = |name: header::HeaderName| {
+        let mut values = head.headers.get_all(name).iter();
+        values.next().filter(|_| values.next().is_none())
+    };
+    if one(header::SEC_WEBSOCKET_VERSION).is_none_or(|version| version != "13") {
+        return Err(broken("is not of version 13"));
+    }
+    let key = one(header::SEC_WEBSOCKET_KEY).and_then(|key| key.to_str().ok()).unwrap_or_default();
+    if !STANDARD.decode(key).is_ok_and(|nonce| nonce.len() == 16) {
+        return Err(broken("has no key of 16 bytes"));
+    }
+    let proof =
+        ring::digest::digest(&ring::digest::SHA1_FOR_LEGACY_USE_ONLY, format!("{key}{GUID}").as_bytes());
+    Ok(STANDARD.encode(proof))
+}
+
+/// Whether a 101 is one to this handshake (section 4.1).
+fn agreed(headers: &HeaderMap, accept: &str, scrubber: &Scrubber) -> Result<(), Refusal> {
+    let accepted = headers.get(header::SEC_WEBSOCKET_ACCEPT).is_some_and(|said| said == accept);
+    let unasked = !scrubber.is_empty() && headers.contains_key(header::SEC_WEBSOCKET_EXTENSIONS);
+    if is_asked(headers) && accepted && !unasked {
+        return Ok(());
+    }
+    let sentence =
+        "The provider's answer to the WebSocket handshake does not fit it. Nothing was said inside.";
+    Err(Refusal::new(Code::NotSent, sentence))
+}
+
+/// An open WebSocket.
+struct Conversation {
+    sidecar: Arc<Sidecar>,
+    via: Via,
+    standing: Standing,
+    scrubber: Scrubber,
+}
+
+impl Conversation {
+    async fn hold(self, agent: OnUpgrade, provider: OnUpgrade) {
+        let _open = self.sidecar.metrics.tunnel("websocket");
+        let ended = match tokio::try_join!(agent, provider) {
+            Err(error) => Err(chain(&error)),
+            Ok((agent, provider)) => {
+                let frames = (!self.scrubber.is_empty()).then(|| Frames::new(self.scrubber.clone()));
+                splice(TokioIo::new(agent), TokioIo::new(provider), frames, self.withdrawn()).await
+            }
+        };
+        match ended {
+            Ok(()) => tracing::debug!(host = %self.via.authority, "a WebSocket has ended"),
+            Err(cause) => tracing::info!(cause, host = %self.via.authority, "a WebSocket was ended"),
+        }
+    }
+
+    /// Ends when it may not go on, and says why.
+    async fn withdrawn(&self) -> &'static str {
+        let mut stop = self.standing.seat.stop.clone();
+        loop {
+            tokio::select! {
+                () = stopped(&mut stop) => return "the sidecar stops",
+                () = tokio::time::sleep(ASKED_EVERY) => {}
+            }
+            let snapshot = self.sidecar.snapshot();
+            let caller =
+                self.standing.proof.caller(&self.sidecar).filter(|caller| *caller == self.via.caller);
+            let known = caller.and_then(|name| snapshot.config.callers.get(&name));
+            if known.is_none_or(|caller| !caller.scopes.contains(&Scope::ActionsInvoke)) {
+                return "its caller may not ask for actions any more";
+            }
+            if snapshot.host(&self.via.authority).is_none_or(|host| !host.websockets) {
+                return "its host does not take them any more";
+            }
+            match self.sidecar.store.halted().await {
+                Ok(None) => {}
+                Ok(Some(_)) => return "writes are halted",
+                Err(_) => return "whether writes are halted could not be read",
+            }
+        }
+    }
+}
