@@ -136,7 +136,6 @@ fn nothing_is_switched_before_the_provider_has() {
 fn what_is_no_handshake_and_what_is_no_answer_to_it_is_refused() {
     let shop = Shop::open_with(with_websockets);
     let sidecar = shop.home.serve();
-    let mut tunnel = sidecar.billing().tunnel("api.stripe.com");
     let without = |name: &str| {
         let mut ask = handshake();
         ask.fields.retain(|(each, _)| each != name);
@@ -149,7 +148,8 @@ fn what_is_no_handshake_and_what_is_no_answer_to_it_is_refused() {
         handshake().field("Sec-WebSocket-Key", KEY),
         handshake().body("x"),
     ] {
-        tunnel.ask(&ask).assert_refused(400, "oncegate_invalid_request");
+        let refused = sidecar.billing().ask("api.stripe.com", &ask);
+        refused.assert_refused(400, "oncegate_invalid_request");
     }
     assert_eq!(shop.provider.record().requests().len(), 0);
     for reply in [
