@@ -67,7 +67,7 @@ async fn read(
     (via, standing): (Via, Standing),
 ) -> Result<Response<Body>, Refusal> {
     may_invoke(snapshot, &via.caller)?;
-    let websocket = websocket::is_asked(request.headers()).then(|| hyper::upgrade::on(&mut request));
+    let websocket = websocket::is_asked(&request).then(|| hyper::upgrade::on(&mut request));
     let (parts, incoming) = request.into_parts();
     let host_name = via.authority.host.clone();
     let host = snapshot.host(&via.authority).ok_or_else(|| undeclared_host(&via.authority.host))?;

@@ -106,6 +106,10 @@ fn a_host_takes_none_unless_the_operator_says_so() {
     assert_eq!(tunnel.ask(&offer.field("HTTP2-Settings", "AAMAAABk")).status, 200);
     let asked = shop.provider.record().requests().pop().unwrap();
     assert_eq!((asked.head.field("upgrade"), asked.head.field("http2-settings")), (None, None));
+    // With another method it is no handshake, and means what it means without the offer.
+    let write = Ask::refund(REFUND).field("Upgrade", "websocket").field("Connection", "Upgrade");
+    assert_eq!(tunnel.ask(&write).outcome(), "succeeded");
+    assert_eq!(shop.provider.record().writes()[0].head.field("upgrade"), None);
 }
 
 /// What an agent writes behind its handshake is a request for as long as the provider has not switched.

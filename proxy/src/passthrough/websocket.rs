@@ -10,7 +10,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
@@ -37,9 +37,14 @@ const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 /// How often an open one is asked whether it may stay: a halt or a key that was taken out ends it.
 const ASKED_EVERY: Duration = Duration::from_secs(1);
 
-/// Whether a request asks for a WebSocket. Offers of other protocols (`h2c`) are passed over, as a server may.
+/// Whether a request asks for a WebSocket. Offers of other protocols (`h2c`), and those with another method, are passed
+/// over, as a server may.
 #[must_use]
-pub fn is_asked(headers: &HeaderMap) -> bool {
+pub fn is_asked(request: &Request<Incoming>) -> bool {
+    request.method() == Method::GET && is_named(request.headers())
+}
+
+fn is_named(headers: &HeaderMap) -> bool {
     lists(headers, &header::UPGRADE, "websocket") && lists(headers, &header::CONNECTION, "upgrade")
 }
 
@@ -114,8 +119,8 @@ fn handshake(head: &Head, incoming: &Incoming) -> Result<String, Refusal> {
     let broken = |what: &str| {
         Refusal::new(Code::InvalidRequest, format!("The WebSocket handshake {what}. Nothing was sent."))
     };
-    if head.method != Method::GET || !incoming.is_end_stream() {
-        return Err(broken("is no GET without a body"));
+    if !incoming.is_end_stream() {
+        return Err(broken("has a body"));
     }
     let one = |name: header::HeaderName| {
         let mut values = head.headers.get_all(name).iter();
@@ -137,7 +142,7 @@ fn handshake(head: &Head, incoming: &Incoming) -> Result<String, Refusal> {
 fn agreed(headers: &HeaderMap, accept: &str, scrubber: &Scrubber) -> Result<(), Refusal> {
     let accepted = headers.get(header::SEC_WEBSOCKET_ACCEPT).is_some_and(|said| said == accept);
     let unasked = !scrubber.is_empty() && headers.contains_key(header::SEC_WEBSOCKET_EXTENSIONS);
-    if is_asked(headers) && accepted && !unasked {
+    if is_named(headers) && accepted && !unasked {
         return Ok(());
     }
     let sentence =
