@@ -86,6 +86,9 @@ pub(crate) fn changes(place: &Place<'_>) -> Vec<(&'static str, Change)> {
     changes.push(set("NODE_EXTRA_CA_CERTS", path(place.ca)));
     changes.push(("NODE_OPTIONS", Change::Before(format!("--require={}", quoted(&place.shims.node)), " ")));
     changes.push(("PYTHONPATH", Change::Before(path(&place.shims.python), ":")));
+    // AWS's libraries else send their own chunks and checksums with a body, which cannot be judged
+    // (<https://docs.aws.amazon.com/sdkref/latest/guide/feature-dataintegrity.html>).
+    changes.push(set("AWS_REQUEST_CHECKSUM_CALCULATION", "when_required".to_owned()));
     // It takes the place of the user's own file, so it is left out where there is one.
     if !own_wgetrc() {
         changes.push(set("WGETRC", path(&place.shims.wget)));
