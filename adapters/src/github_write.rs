@@ -64,11 +64,13 @@ impl GithubWrite {
     }
 
     fn try_plan(&self, request: &Request<'_>) -> Result<Plan, Refusal> {
-        if self.marks() {
+        // Where no mark of ours goes, too: one that an agent writes would be found in place of what was lost.
+        if self.marks() || request.input.get("body").is_some_and(Value::is_string) {
             unmarked_text(request.input)?;
         }
         let plan = self.route.try_plan(request)?;
         let path = self.path(request.input);
+        path.as_deref().map_or(Ok(()), plain_names)?;
         let named = || path.as_deref().map(|path| bounded_subject(subject(path, request.input)));
         let one = Impact { dimension: Dimension::ResourceMutations, amount: Some(1), bound: Bound::Exact };
         Ok(Plan {
@@ -140,11 +142,36 @@ fn resource(path: &str) -> String {
 /// (<https://docs.github.com/en/rest/pulls/pulls#create-a-pull-request>).
 fn subject(path: &str, input: &Value) -> String {
     let resource = resource(path);
-    let text = |name: &str| input.get(name).and_then(Value::as_str).unwrap_or_default();
+    let branch = |name: &str| {
+        let text = input.get(name).and_then(Value::as_str).unwrap_or_default();
+        let owner = resource.split('/').next().unwrap_or_default();
+        // `owner:branch` is a branch of that owner's fork; of the repository's own owner it is the branch alone.
+        let own = text.split_once(':').filter(|(named, _)| named.eq_ignore_ascii_case(owner));
+        let text = own.map_or(text, |(_, branch)| branch);
+        text.strip_prefix("refs/heads/").unwrap_or(text).to_owned()
+    };
     match Shape::of_path(path) {
-        Shape::Pull(_) => format!("{resource}/{}...{}", text("base"), text("head")),
+        Shape::Pull(_) => format!("{resource}/{}...{}", branch("base"), branch("head")),
         Shape::Issue(_) | Shape::Comment(..) | Shape::Merge | Shape::Other => resource,
     }
+}
+
+/// One spelling of each place: GitHub's own names have no others, and what it makes of `acme.git`, `7.0` or a space is not
+/// documented.
+fn plain_names(path: &str) -> Result<(), Refusal> {
+    let words: Vec<&str> = path.trim_start_matches('/').split('/').collect();
+    let name = |word: &str| {
+        let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
+        word.bytes().all(plain) && !word.ends_with('.') && !word.to_ascii_lowercase().ends_with(".git")
+    };
+    let good = match words.as_slice() {
+        ["repos", owner, repository, "issues" | "pulls", number, ..] => {
+            name(owner) && name(repository) && number.bytes().all(|b| b.is_ascii_digit())
+        }
+        ["repos", owner, repository, ..] => name(owner) && name(repository),
+        _ => true,
+    };
+    if good { Ok(()) } else { Err(invalid("Name the repository and the number in their plain spelling")) }
 }
 
 /// The text that people will read, without a mark of its own.

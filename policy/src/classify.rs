@@ -2,6 +2,7 @@
 
 use crate::check::Check;
 use crate::exchange::{Answer, Exchange};
+use crate::git_report;
 use crate::json;
 use crate::template::Scope;
 
@@ -67,7 +68,10 @@ fn answered(answer: &Answer, rules: &ResponseRules) -> Verdict {
 /// An API that speaks inside a 2xx is believed only in the words its operator declared.
 fn inside_success(answer: &Answer, rules: &ResponseRules) -> Verdict {
     if rules.succeeded_when.is_empty() && rules.failed_when.is_empty() {
-        return Verdict::Succeeded;
+        // One protocol always speaks inside a 2xx, and its words are known.
+        let media = answer.headers.iter().find(|(name, _)| name == "content-type");
+        let is_git = media.is_some_and(|(_, value)| value.eq_ignore_ascii_case(git_report::MEDIA));
+        return if is_git { git_report::verdict(&answer.body) } else { Verdict::Succeeded };
     }
     let Ok(body) = json::strict(&answer.body) else { return Verdict::Unknown };
     let nothing = serde_json::Value::Null;

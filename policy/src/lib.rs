@@ -9,6 +9,7 @@ pub mod caller;
 pub mod classify;
 pub mod effect;
 pub mod exchange;
+mod git_report;
 pub mod id;
 pub mod impact;
 pub mod limit;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use http::{HeaderValue, Method, Request, Response, header};
 use hyper::body::Incoming;
+use oncegate_config::model::Credential;
 use oncegate_policy::admission;
 use oncegate_policy::caller::{CallerName, Scope};
 use oncegate_policy::refusal::{Code, Refusal};
@@ -19,7 +20,7 @@ use crate::receive::{self, Head, Via};
 use crate::said::Answering;
 use crate::state::{Sidecar, Snapshot};
 use crate::upstream::Body;
-use crate::{git, pipeline, respond};
+use crate::{adapting, git, inject, pipeline, respond, sigv4};
 
 /// What an agent's connection stands on, for what outlives a request.
 #[derive(Clone)]
@@ -71,7 +72,8 @@ async fn read(
     let (parts, incoming) = request.into_parts();
     let host_name = via.authority.host.clone();
     let host = snapshot.host(&via.authority).ok_or_else(|| undeclared_host(&via.authority.host))?;
-    let head = receive::head(&parts, via)?;
+    let mut head = receive::head(&parts, via)?;
+    inject::take_off(host, &mut head)?;
     if websocket.is_some() {
         websocket::allowed(host, &head.via)?;
     }
@@ -105,6 +107,9 @@ async fn read(
             let links = Links::of_headers(&parts.headers)?;
             let (action, _) =
                 snapshot.action(named.action.as_str()).ok_or_else(|| undeclared_host(&host_name))?;
+            if matches!(adapting::credential(host, Some(action), false), Some(Credential::Sigv4(_))) {
+                sigv4::declared(&head.headers, action, &named.input)?;
+            }
             let drill = drill::of_request(snapshot, &head.via.caller, action, &parts.headers)?;
             let asking = Asking { edition, drill, ..Asking::proxied(head, links, named) };
             Ok(govern(sidecar, snapshot, asking).await)

@@ -23,7 +23,7 @@ const SENTENCE_BYTES_MAX: usize = 4096;
 pub enum Asked {
     /// `GET .../info/refs?service=git-...`: what is there, before anything is fetched or pushed.
     Discovery,
-    /// `POST .../git-receive-pack`: the push itself.
+    /// `POST .../git-receive-pack` of git's own media type: the push itself.
     Push,
 }
 
@@ -36,6 +36,7 @@ impl Asked {
             return Some(Self::Discovery);
         }
         let push = request.headers().get(CONTENT_TYPE).is_some_and(|media| media == PUSH);
+        let push = push && uri.path().ends_with("/git-receive-pack");
         (request.method() == Method::POST && push).then_some(Self::Push)
     }
 }

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use http::header::{ACCEPT_ENCODING, CONTENT_LENGTH, HOST};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Uri};
-use oncegate_config::model::{Action, Host};
+use oncegate_config::model::{Action, Credential, Host};
 use oncegate_policy::authority::Authority;
 use oncegate_policy::exchange::NotSent;
 use oncegate_policy::refusal::{Code, Refusal};
@@ -13,10 +13,10 @@ use oncegate_policy::template::Scope;
 use oncegate_policy::url_template::{Scheme, percent_encode};
 
 use crate::adapting;
-use crate::receive::host_value;
+use crate::receive::{Head, host_value};
 use crate::scrub::Scrubber;
 use crate::secrets::{self, Placed, SecretError, Wanted};
-use crate::sigv4::{Payload, Signer};
+use crate::sigv4::{self, Payload, Signer};
 use crate::state::{Sidecar, Snapshot};
 
 /// Fetches the credential of a host or an action, and the secrets that a declared action's headers name.
@@ -142,6 +142,25 @@ fn with_query(uri: &Uri, placed: &Placed) -> Result<Uri, Refusal> {
         .map(|(name, value)| format!("{}={}", percent_encode(name), percent_encode(value)));
     let query = kept.query().map(str::to_owned).into_iter().chain(ours).collect::<Vec<_>>().join("&");
     format!("{}?{query}", kept.path()).parse().map_err(|_| unsendable())
+}
+
+/// Takes what the host's credential replaces off the query, before the request is judged: it never leaves, so it is no
+/// part of what is asked, and another one makes no other request.
+///
+/// # Errors
+/// `invalid_request` for a target that is no URI.
+pub fn take_off(host: &Host, head: &mut Head) -> Result<(), Refusal> {
+    let gone = |name: &str| match &host.credential {
+        Some(Credential::Query { name: ours, .. }) => ours == name,
+        Some(Credential::Sigv4(_)) => sigv4::is_theirs_in_query(name),
+        Some(Credential::Header { .. } | Credential::Basic { .. }) | None => false,
+    };
+    if head.query.iter().any(|(name, _)| gone(name)) {
+        let target: Uri = head.raw_path_and_query.parse().map_err(|_| unsendable())?;
+        head.raw_path_and_query = without_parameters(&target, gone)?.to_string();
+        head.query.retain(|(name, _)| !gone(name));
+    }
+    Ok(())
 }
 
 /// A target without the parameters that `gone` names, however often and in whatever spelling they stand. What stays is

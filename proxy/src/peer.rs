@@ -39,7 +39,8 @@ async fn read(list: &str) -> io::Result<String> {
     Ok(text)
 }
 
-/// Columns as in proc(5): number, local address, remote address, state, queues, timer, retransmits, user.
+/// Columns as in proc(5): number, local address, remote address, state, queues, timer, retransmits, user, probes, inode.
+/// A socket that its process has closed is listed on for a while, without an inode and as if it were root's.
 fn find(list: &str, peer: SocketAddr, here: SocketAddr) -> Option<u32> {
     let same = |written: &str, wanted: SocketAddr| {
         address(written).is_some_and(|address| {
@@ -52,7 +53,8 @@ fn find(list: &str, peer: SocketAddr, here: SocketAddr) -> Option<u32> {
         if !(same(local, peer) && same(remote, here)) {
             return None;
         }
-        columns.nth(4)?.parse().ok()
+        let user = columns.nth(4)?.parse().ok()?;
+        (columns.nth(1)? != "0").then_some(user)
     })
 }
 
@@ -88,6 +90,8 @@ mod tests {
         assert_eq!(find(v4, at("127.0.0.1:49154"), at("127.0.0.1:8080")), None);
         let v6 = "   0: 0000000000000000FFFF00000100007F:C002 0000000000000000FFFF00000100007F:1F90 01 0:0 0:0 0  7  0 1\n";
         assert_eq!(find(v6, at("127.0.0.1:49154"), at("127.0.0.1:8080")), Some(7));
+        let closed = "0: 0100007F:C001 0100007F:1F90 04 0:0 0:0 0  0  0 0\n";
+        assert_eq!(find(closed, at("127.0.0.1:49153"), at("127.0.0.1:8080")), None);
         for broken in ["", "0: zz:1 0100007F:1F90 1 2 3 4 5", "0: 0100007F:C001 0100007F:1F90 1 2"] {
             assert_eq!(find(broken, at("127.0.0.1:49153"), at("127.0.0.1:8080")), None, "{broken}");
         }

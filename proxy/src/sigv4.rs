@@ -13,10 +13,13 @@ use aws_sigv4::http_request::{
 };
 use aws_sigv4::sign::v4;
 use http::{HeaderMap, Request, header};
+use oncegate_config::model::Action;
 use oncegate_policy::authority::Authority;
 use oncegate_policy::refusal::{Code, Refusal};
+use oncegate_policy::template::{Scope as TemplateScope, Template};
 use oncegate_policy::url_template::{Scheme, percent_encode};
 use percent_encoding::percent_decode_str;
+use serde_json::Value;
 
 use crate::inject::without_parameters;
 use crate::receive::host_value;
@@ -43,6 +46,53 @@ const THEIRS_IN_QUERY: [&str; 7] = [
 const NOT_SIGNED: [&str; 4] = ["accept-encoding", "expect", "te", "via"];
 /// A body in chunks with a checksum behind it and no signature: it can be signed for anew as it is.
 const UNSIGNED_CHUNKS: &str = "STREAMING-UNSIGNED-PAYLOAD-TRAILER";
+
+/// What an agent may say to a service in Amazon's own fields without anybody having declared it: what describes the
+/// object and its checksums. Everything else there can choose another operation or another source, or open the object to
+/// others (`x-amz-target`, `x-amz-copy-source`, `x-amz-acl`).
+const DESCRIBING: [&str; 4] =
+    ["x-amz-meta-", "x-amz-checksum-", "x-amz-sdk-checksum-algorithm", "x-amz-user-agent"];
+
+/// Whether a parameter of a presigned URL is part of its signature.
+#[must_use]
+pub fn is_theirs_in_query(name: &str) -> bool {
+    THEIRS_IN_QUERY.contains(&name.to_ascii_lowercase().as_str())
+}
+
+/// What a governed request says in Amazon's own fields is what its action declares: it would be signed for, and it is
+/// not judged.
+///
+/// # Errors
+/// `invalid_request` for a field that the action does not declare with this value, and for a body in chunks.
+pub fn declared(headers: &HeaderMap, action: &Action, input: &Value) -> Result<(), Refusal> {
+    let refuse = |sentence: String| Err(Refusal::new(Code::InvalidRequest, sentence));
+    if headers.get(DIGEST).is_some_and(|kind| kind.as_bytes().starts_with(b"STREAMING-")) {
+        return refuse(
+            "The body comes in chunks of AWS's own (x-amz-content-sha256), which cannot be judged; send it as it is. \
+             Nothing was sent."
+                .to_owned(),
+        );
+    }
+    let scope = TemplateScope::of_input(input);
+    let known = action.kind.declared().map(|declared| declared.headers.as_slice()).unwrap_or_default();
+    for (name, value) in headers {
+        let name = name.as_str();
+        let says = name.starts_with("x-amz-") && !THEIRS.contains(&name);
+        if !says || DESCRIBING.iter().any(|prefix| name.starts_with(prefix)) {
+            continue;
+        }
+        let same = |template: &Template| {
+            template.render(&scope).is_ok_and(|wanted| wanted.as_bytes() == value.as_bytes())
+        };
+        if !known.iter().any(|(declared, template)| declared == name && same(template)) {
+            return refuse(format!(
+                "The header {name} changes what the request does, and the action does not declare it with this value. \
+                 Nothing was sent."
+            ));
+        }
+    }
+    Ok(())
+}
 
 /// The keys, and what they sign for. They leave in signatures only, and a session's token in its own field.
 pub struct Signer {
@@ -96,9 +146,7 @@ impl Signer {
         for name in THEIRS {
             head.headers_mut().remove(name);
         }
-        *head.uri_mut() = without_parameters(head.uri(), |name| {
-            THEIRS_IN_QUERY.contains(&name.to_ascii_lowercase().as_str())
-        })?;
+        *head.uri_mut() = without_parameters(head.uri(), is_theirs_in_query)?;
         let fields = fields(head.headers())?;
         let host = host_value(authority, scheme).unwrap_or(header::HeaderValue::from_static(""));
         let host = host.to_str().unwrap_or_default();

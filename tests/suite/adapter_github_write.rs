@@ -108,7 +108,7 @@ fn what_was_lost_is_found_by_its_mark_and_never_sent_again() {
         assert!(text.ends_with(&format!("<!-- oncegate-effect: {effect} -->")), "{text}");
 
         let other = json!({"id": 8, "number": 8, "body": "It is."});
-        let ours = json!({"id": 9, "number": 9, "html_url": "https://github.example/9", "body": text});
+        let ours = json!({"id": 9, "number": 9, "created_at": "2999-01-01T00:00:00Z", "body": text});
         forge.provider.on_read(Reply::json("200 OK", &json!([other, ours]).to_string()));
         assert_eq!(sidecar.reconcile(&forge.home, "ops", &effect).code, 0);
         assert_eq!(forge.outcome(&sidecar, &effect), json!(["succeeded", "confirmed"]));

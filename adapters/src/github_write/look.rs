@@ -29,6 +29,8 @@ struct Place {
     list: String,
     /// The member that names one in its path.
     id: &'static str,
+    /// Whether pull requests stand among them.
+    no_pulls: bool,
 }
 
 pub(super) fn look(shape: &Shape, marked: bool, memory: &Memory<'_>, step: LookStep<'_>) -> Look {
@@ -61,12 +63,14 @@ fn place(shape: &Shape, memory: &Memory<'_>) -> Option<Place> {
             one: format!("{repository}/issues/"),
             list: format!("{repository}/issues?state=all&{newest}&since={since}"),
             id: "number",
+            no_pulls: true,
         },
         // <https://docs.github.com/en/rest/issues/comments#list-issue-comments>: oldest first, and `since`.
         Shape::Comment(repository, number) => Place {
             one: format!("{repository}/issues/comments/"),
             list: format!("{repository}/issues/{number}/comments?per_page={PER_PAGE}&since={since}"),
             id: "id",
+            no_pulls: false,
         },
         Shape::Pull(repository) => {
             let base = memory.input.get("base").and_then(Value::as_str).map(percent_encode);
@@ -75,6 +79,7 @@ fn place(shape: &Shape, memory: &Memory<'_>) -> Option<Place> {
                 one: format!("{repository}/pulls/"),
                 list: format!("{repository}/pulls?state=all&{newest}{base}"),
                 id: "number",
+                no_pulls: false,
             }
         }
         Shape::Merge | Shape::Other => return None,
@@ -96,9 +101,17 @@ fn number(object: &Value, member: &str) -> Option<u64> {
     object.get(member)?.as_u64()
 }
 
-fn is_ours(memory: &Memory<'_>, listed: &Value) -> bool {
+/// The mark is its last line, it is of the kind that was asked for, and it was made after the dispatch: a mark that
+/// somebody has written into something else, or quoted, is none. The list of issues holds pull requests, too.
+fn is_ours(place: &Place, memory: &Memory<'_>, listed: &Value) -> bool {
     let text = listed.get("body").and_then(Value::as_str).unwrap_or_default();
-    text.contains(&mark(memory.effect_id))
+    let made =
+        listed.get("created_at").and_then(Value::as_str).and_then(|text| text.parse::<Timestamp>().ok());
+    let since = memory.sent_at_ms.saturating_sub(CLOCK_SKEW_MS);
+    let other_kind = place.no_pulls && listed.get("pull_request").is_some_and(|pull| !pull.is_null());
+    let marked =
+        text.trim_end().lines().next_back().is_some_and(|last| last.trim() == mark(memory.effect_id));
+    marked && !other_kind && made.is_some_and(|made| made.as_millisecond() >= since)
 }
 
 fn body_of(answer: &Answer) -> Option<Value> {
@@ -121,7 +134,7 @@ fn in_list(place: &Place, memory: &Memory<'_>, asked: &str, answer: &Answer) -> 
         Some(_) => return unreadable("the list cannot be read"),
         None => return unreadable(format!("the list was answered with {}", answer.status)),
     };
-    if let Some(ours) = rows.iter().find(|row| is_ours(memory, row)) {
+    if let Some(ours) = rows.iter().find(|row| is_ours(place, memory, row)) {
         return matched(place, ours);
     }
     let page = asked.rsplit_once("&page=").and_then(|(_, page)| page.parse().ok()).unwrap_or(MAX_PAGES);

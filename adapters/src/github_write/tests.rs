@@ -50,6 +50,12 @@ fn a_plan_names_what_the_path_names() {
         (COMMENTS, json!({"owner": "corp", "number": "7", "body": "x"}), "corp/acme/issues/7/comments"),
         (COMMENTS, json!({"owner": "corp", "number": "007", "body": "x"}), "corp/acme/issues/7/comments"),
         (PULLS, json!({"owner": "corp", "head": "fix", "base": "main"}), "corp/acme/pulls/main...fix"),
+        (
+            PULLS,
+            json!({"owner": "corp", "head": "Corp:fix", "base": "refs/heads/main"}),
+            "corp/acme/pulls/main...fix",
+        ),
+        (PULLS, json!({"owner": "corp", "head": "me:fix", "base": "main"}), "corp/acme/pulls/main...me:fix"),
         (MERGE, json!({"owner": "corp", "number": "7"}), "corp/acme/pulls/7/merge"),
     ] {
         let plan = write("POST", below, true).try_plan(&request("", &input)).unwrap();
@@ -102,6 +108,15 @@ fn marks_of_others_and_texts_that_are_none_are_refused() {
         let refused = write("POST", ISSUES, true).try_plan(&request(body, &input)).err();
         assert_eq!(refused.map(|refusal| refusal.code), code, "{body}");
     }
+    let body = r#"{"body":"<!-- oncegate-effect: eff_2 -->"}"#;
+    let input = json!({"owner": "corp", "number": "7", "body": "<!-- oncegate-effect: eff_2 -->"});
+    let edit = write("PATCH", "issues/{{input.number}}", false);
+    assert_eq!(edit.try_plan(&request(body, &input)).unwrap_err().code, Code::InvalidInput);
+    for number in ["7.0", "+7", "7 ", "7.json"] {
+        let input = json!({"owner": "corp", "number": number, "body": "x"});
+        let refused = write("POST", COMMENTS, true).try_plan(&request("", &input));
+        assert_eq!(refused.unwrap_err().code, Code::InvalidInput, "{number}");
+    }
 }
 
 #[test]
@@ -149,8 +164,10 @@ fn what_was_lost_is_found_by_its_mark() {
         let request = asked(adapter.look(&memory, LookStep::First));
         assert_eq!(request.path_and_query(), list);
         assert!(request.headers().contains(&("user-agent".to_owned(), "oncegate".to_owned())));
-        let other = json!({"number": 8, "id": 80, "body": "<!-- oncegate-effect: eff_10 -->"});
-        let ours = json!({"number": 9, "id": 90, "body": "y\n\n<!-- oncegate-effect: eff_1 -->"});
+        let made = |at: &str, body: &str| json!({"number": 9, "id": 90, "created_at": at, "body": body});
+        let marked = "y\n\n<!-- oncegate-effect: eff_1 -->";
+        let other = made("2026-03-30T13:44:00Z", "<!-- oncegate-effect: eff_10 -->");
+        let ours = made("2026-03-30T13:44:00Z", marked);
         let step = |rows: &Value, page| {
             adapter.look(&memory, LookStep::Next { request: &request, answer: &answered(200, rows), page })
         };
@@ -163,6 +180,14 @@ fn what_was_lost_is_found_by_its_mark() {
             look @ (Look::Ask(_) | Look::Found(_) | Look::Impossible(_)) => panic!("{look:?}"),
         }
         assert!(matches!(step(&json!([other]), 1), Look::Found(Finding::NoMatch { .. })));
+        // Somebody's old text with the mark written into it, or a quotation, is not what was sent.
+        let old = made("2020-03-30T13:44:00Z", marked);
+        let quoted = made("2026-03-30T13:44:00Z", &format!("> {marked}\n\nis what I found"));
+        assert!(matches!(step(&json!([old, quoted]), 1), Look::Found(Finding::NoMatch { .. })));
+        let mut pull = ours.clone();
+        pull["pull_request"] = json!({"url": "x"});
+        let found = step(&json!([pull]), 1);
+        assert_eq!(matches!(found, Look::Found(Finding::Matched { .. })), below != ISSUES, "{found:?}");
         assert!(matches!(step(&json!({"message": "x"}), 1), Look::Found(Finding::Unreadable { .. })));
         let full: Vec<Value> = std::iter::repeat_n(other.clone(), 100).collect();
         assert!(asked(step(&full.clone().into(), 1)).path_and_query().ends_with("&page=2"));
