@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use oncegate_adapters::{Adapter, Plan, Planned, ReadBack};
-use oncegate_config::model::{Action, Host};
+use oncegate_config::model::{Action, Credential, Host};
 use oncegate_policy::admission::{self, CallerKey};
 use oncegate_policy::exchange::{Answer, Exchange};
 use oncegate_policy::fingerprint::Fingerprint;
@@ -14,8 +14,8 @@ use oncegate_policy::template::Scope;
 use serde_json::Value;
 
 use crate::asking::{Asking, Listener};
-use crate::read;
 use crate::state::{Sidecar, Snapshot};
+use crate::{adapting, read, sigv4};
 
 /// Reads that one plan may make.
 const PLAN_READS_MAX: usize = 3;
@@ -51,7 +51,10 @@ pub async fn plan(
     let mut planned = adapter.plan(&asked);
     for _ in 0..PLAN_READS_MAX {
         let wanted = match planned {
-            Planned::Ready(plan) => {
+            Planned::Ready(mut plan) => {
+                if matches!(adapting::credential(host, Some(action), false), Some(Credential::Sigv4(_))) {
+                    plan.fingerprint_scope.extend(amazons(asked.headers, adapter.key_header()));
+                }
                 let asked = identify(action, adapter, asking, &plan)?;
                 return Ok(Planning { plan, asked });
             }
@@ -66,6 +69,14 @@ pub async fn plan(
         Code::InvalidInput,
         "What this would change could not be established. Nothing was sent.",
     ))
+}
+
+/// What a signed request says in Amazon's own fields, but for the provider's key: it is no part of the input.
+fn amazons<'a>(
+    headers: &'a [(String, String)],
+    key: Option<&'a str>,
+) -> impl Iterator<Item = (String, String)> + 'a {
+    headers.iter().filter(move |(name, _)| sigv4::is_asked(name) && key != Some(name.as_str())).cloned()
 }
 
 /// A read whose answer is always something: what did not arrive reads as a 503 with an empty body, which no

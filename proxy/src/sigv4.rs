@@ -13,7 +13,7 @@ use aws_sigv4::http_request::{
 };
 use aws_sigv4::sign::v4;
 use http::{HeaderMap, Request, header};
-use oncegate_config::model::Action;
+use oncegate_config::model::{Action, KeyPlace};
 use oncegate_policy::authority::Authority;
 use oncegate_policy::refusal::{Code, Refusal};
 use oncegate_policy::template::{Scope as TemplateScope, Template};
@@ -47,16 +47,29 @@ const NOT_SIGNED: [&str; 4] = ["accept-encoding", "expect", "te", "via"];
 /// A body in chunks with a checksum behind it and no signature: it can be signed for anew as it is.
 const UNSIGNED_CHUNKS: &str = "STREAMING-UNSIGNED-PAYLOAD-TRAILER";
 
-/// What an agent may say to a service in Amazon's own fields without anybody having declared it: what describes the
-/// object and its checksums. Everything else there can choose another operation or another source, or open the object to
-/// others (`x-amz-target`, `x-amz-copy-source`, `x-amz-acl`).
-const DESCRIBING: [&str; 4] =
-    ["x-amz-meta-", "x-amz-checksum-", "x-amz-sdk-checksum-algorithm", "x-amz-user-agent"];
+/// Amazon's own fields, by their beginnings, that an agent may use without anybody having declared them: what describes
+/// an object, how it is kept, and its checksums. Everything else there can choose another operation or another source, or
+/// open the object to others (`x-amz-target`, `x-amz-copy-source`, `x-amz-acl`).
+const DESCRIBING: [&str; 5] = [
+    "x-amz-meta-",
+    "x-amz-checksum-",
+    "x-amz-sdk-checksum-algorithm",
+    "x-amz-server-side-encryption",
+    "x-amz-storage-class",
+];
+/// Says what library it is.
+const LIBRARY: &str = "x-amz-user-agent";
 
 /// Whether a parameter of a presigned URL is part of its signature.
 #[must_use]
 pub fn is_theirs_in_query(name: &str) -> bool {
     THEIRS_IN_QUERY.contains(&name.to_ascii_lowercase().as_str())
+}
+
+/// Whether a field says to a service what is asked of it. One that does makes another request when it says something else.
+#[must_use]
+pub fn is_asked(name: &str) -> bool {
+    name.starts_with("x-amz-") && name != LIBRARY && !THEIRS.contains(&name)
 }
 
 /// What a governed request says in Amazon's own fields is what its action declares: it would be signed for, and it is
@@ -74,11 +87,13 @@ pub fn declared(headers: &HeaderMap, action: &Action, input: &Value) -> Result<(
         );
     }
     let scope = TemplateScope::of_input(input);
-    let known = action.kind.declared().map(|declared| declared.headers.as_slice()).unwrap_or_default();
+    let route = action.kind.declared();
+    let known = route.map(|declared| declared.headers.as_slice()).unwrap_or_default();
+    let key = route.and_then(|declared| declared.idempotency.as_ref()).map(|key| &key.place);
     for (name, value) in headers {
         let name = name.as_str();
-        let says = name.starts_with("x-amz-") && !THEIRS.contains(&name);
-        if !says || DESCRIBING.iter().any(|prefix| name.starts_with(prefix)) {
+        let is_key = matches!(key, Some(KeyPlace::Header(ours)) if ours == name);
+        if is_key || !is_asked(name) || DESCRIBING.iter().any(|prefix| name.starts_with(prefix)) {
             continue;
         }
         let same = |template: &Template| {

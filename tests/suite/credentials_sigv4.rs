@@ -203,6 +203,45 @@ fn a_governed_write_is_signed_over_what_is_sent() {
 }
 
 #[test]
+fn what_is_taken_off_makes_no_other_request_and_what_is_said_to_amazon_does() {
+    let cloud = Cloud::open(
+        r#"
+[actions.put-item]
+method = "POST"
+url = "https://sqs.eu-central-1.amazonaws.com/"
+headers = { "X-Amz-Target" = "DynamoDB_20120810.PutItem" }
+"#,
+    );
+    let sidecar = cloud.serve();
+    let agent = sidecar.billing();
+    let ask = |target: &str, said: &[(&str, &str)]| {
+        let ask = Ask::json(target, r#"{"TableName":"t"}"#);
+        agent.ask(QUEUE, &said.iter().fold(ask, |ask, (name, value)| ask.field(name, value)))
+    };
+    let put = ("X-Amz-Target", "DynamoDB_20120810.PutItem");
+    cloud.provider.on_write(Reply::lost());
+    ask("/?X-Amz-Date=20200101T000000Z&X-Amz-Signature=00", &[put]).assert_unknown();
+    for signature in ["01", "02"] {
+        let again = ask(&format!("/?x-amz-date=20200102T000000Z&X-Amz-Signature={signature}"), &[put]);
+        again.assert_unknown();
+    }
+    assert_eq!(cloud.provider.record().writes().len(), 1, "presigned anew, it is the same request");
+    for (name, value) in [
+        ("X-Amz-Target", "DynamoDB_20120810.DeleteTable"),
+        ("X-Amz-Copy-Source", "/other/secret"),
+        ("X-Amz-Acl", "public-read"),
+        ("X-Amz-Content-Sha256", "STREAMING-UNSIGNED-PAYLOAD-TRAILER"),
+    ] {
+        ask("/", &[(name, value)]).assert_refused(400, "oncegate_invalid_request");
+    }
+    // Described otherwise, it is another request.
+    let other = ask("/", &[put, ("X-Amz-Meta-Colour", "red")]);
+    assert_eq!((other.status, other.outcome()), (200, "succeeded"), "{other:?}");
+    let writes = cloud.provider.record().writes();
+    assert_eq!((writes.len(), writes[0].target.as_str()), (2, "/"));
+}
+
+#[test]
 fn a_replay_and_an_approved_write_are_signed_when_they_are_sent() {
     let cloud = Cloud::open(&put_object("requires_approval = true"));
     let sidecar = cloud.serve();
