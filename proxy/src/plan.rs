@@ -51,11 +51,13 @@ pub async fn plan(
     let mut planned = adapter.plan(&asked);
     for _ in 0..PLAN_READS_MAX {
         let wanted = match planned {
-            Planned::Ready(mut plan) => {
+            Planned::Ready(plan) => {
+                // For the fingerprint alone: a read-back does not repeat them.
+                let mut whole = plan.clone();
                 if matches!(adapting::credential(host, Some(action), false), Some(Credential::Sigv4(_))) {
-                    plan.fingerprint_scope.extend(amazons(asked.headers, adapter.key_header()));
+                    whole.fingerprint_scope.extend(amazons(asked.headers, adapter.key_header()));
                 }
-                let asked = identify(action, adapter, asking, &plan)?;
+                let asked = identify(action, adapter, asking, &whole)?;
                 return Ok(Planning { plan, asked });
             }
             Planned::Refused(refusal) => return Err(refusal),
