@@ -88,7 +88,7 @@ pub enum Unreadable {
     /// Its framing is whole, its packing is not.
     #[error("the packed answer ends too early")]
     Cut,
-    /// More than [`RATIO_MAX`] times what arrived.
+    /// More than 256 times what arrived.
     #[error("the packed answer expands to more than {RATIO_MAX} times its size")]
     Bomb,
 }
