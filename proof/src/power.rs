@@ -30,6 +30,8 @@ const IMAGES: u64 = 100_000;
 const IMAGES_LONG: u64 = 5_000_000;
 /// Images among which a planted fault must show.
 const IMAGES_PLANTED: u64 = 10_000;
+/// Images at a moment of a run whose database was there before, for each at one of a first start.
+const WARM_WEIGHT: u64 = 6;
 /// Bytes that are compared and written together.
 const PAGE: usize = 4_096;
 /// Threads that check, one for each core of the smallest machine that this is run on.
@@ -53,12 +55,13 @@ pub(crate) fn run(extent: &Extent) -> Result<Report, Failure> {
     for play in plays::ALL {
         recordings.push(Recording::of(play, &library, warm.path(), None)?);
     }
-    let total: u64 = recordings.iter().map(moments).sum();
-    report.say(&format!("{} scenarios recorded, {total} moments", recordings.len()));
+    let all: u64 = recordings.iter().map(moments).sum();
+    report.say(&format!("{} scenarios recorded, {all} moments", recordings.len()));
+    let total: u64 = recordings.iter().map(weight).sum();
     let images = extent.runs.unwrap_or(if extent.long { IMAGES_LONG } else { IMAGES });
     let mut from = 0;
     for (part, recording) in recordings.into_iter().enumerate() {
-        let to = from + moments(&recording);
+        let to = from + weight(&recording);
         let share = images * to / total.max(1) - images * from / total.max(1);
         from = to;
         let cuts = Cuts::new(&recording, warm.path(), Rng::new(extent.seed, part as u64).next(), share);
@@ -78,6 +81,12 @@ pub(crate) fn run(extent: &Extent) -> Result<Report, Failure> {
 
 fn moments(recording: &Recording) -> u64 {
     u64::try_from(recording.journal.entries.iter().filter(|entry| matters(&entry.call)).count()).unwrap_or(0)
+}
+
+/// What part of the images is of this recording. A start that makes the database is done again for each image of one
+/// that was cut off, and nothing is at stake before: a smaller part.
+fn weight(recording: &Recording) -> u64 {
+    moments(recording) * if recording.play.warm { WARM_WEIGHT } else { 1 }
 }
 
 /// Whether a power cut after this call can leave something else than one before it.

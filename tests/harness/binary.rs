@@ -34,22 +34,31 @@ fn find(variable: &str, build: Build) -> PathBuf {
 }
 
 /// Both builds share all that they depend on, and so one target folder, where they take the same place: each is
-/// copied away, and the shipped one is left there at the end.
+/// copied away, and the shipped one is left there at the end. The one with failpoints is never optimised: that takes
+/// long, and nobody ships it.
 fn make(build: Build) -> PathBuf {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _turn = ONE_AT_A_TIME.lock().unwrap();
-    let test = env::current_exe().unwrap();
-    let profile = test.ancestors().nth(2).expect("target/<profile>/deps/<test>").to_owned();
-    let kept = profile.join("under-test");
-    fs::create_dir_all(&kept).unwrap();
+    let ours = env::current_exe().unwrap();
+    // A test lies in target/<profile>/deps, a program in target/<profile>.
+    let folder = ours.parent().expect("target/<profile>");
+    let profile = if folder.ends_with("deps") { folder.parent().expect("target/<profile>") } else { folder };
     if build == Build::Failpoints {
+        let profile = profile.with_file_name("debug");
+        let kept = kept(&profile);
         cargo(&profile, &["--features", "failpoints"]);
         let path = keep(&profile, &kept.join("oncegate-failpoints"));
         cargo(&profile, &[]);
         return path;
     }
-    cargo(&profile, &[]);
-    keep(&profile, &kept.join("oncegate"))
+    cargo(profile, &[]);
+    keep(profile, &kept(profile).join("oncegate"))
+}
+
+fn kept(profile: &Path) -> PathBuf {
+    let kept = profile.join("under-test");
+    fs::create_dir_all(&kept).unwrap();
+    kept
 }
 
 fn cargo(profile: &Path, more: &[&str]) {

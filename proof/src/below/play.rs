@@ -52,7 +52,8 @@ pub(crate) enum Step {
 pub(crate) struct Play {
     pub(crate) name: &'static str,
     pub(crate) steps: &'static [Step],
-    /// Whether the database is there before the first step.
+    /// Whether the database is there before the first step. It is made in the scenario otherwise, which takes the
+    /// most moments, and the longest to do again.
     pub(crate) warm: bool,
 }
 
