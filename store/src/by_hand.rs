@@ -17,10 +17,11 @@ const PAGES_MAX: u32 = u32::MAX - 1;
 /// Does what the threads of a store otherwise do. What still waits when it is dropped never happens, as when the
 /// process ends.
 pub struct Hand {
+    // Goes before the writer's connection, which folds the log when it closes as the last.
+    pub(crate) reading: Connection,
     pub(crate) work: Work,
     pub(crate) verbs: Arc<Queue<Box<dyn Job>>>,
     pub(crate) looks: Arc<Queue<Look>>,
-    pub(crate) reading: Connection,
     pub(crate) filled: Arc<Notify>,
 }
 

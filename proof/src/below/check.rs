@@ -45,10 +45,13 @@ impl Checker {
         Ok(Self { runtime, schema: schema(&shell).during(STEP)? })
     }
 
-    /// Opens a database, recovers it, and closes it. What is left is one file that holds everything, the same for
-    /// all databases that say the same: its content is given.
+    /// Opens a database, recovers it, and closes it, all without a thread of the store's. What is left is one file that
+    /// holds everything, the same for all databases that say the same: its content is given.
     pub(crate) fn settle(path: &Path) -> Result<Vec<u8>, Fault> {
-        drop(open(path, "0000000001")?);
+        let (store, hand) =
+            Store::open_by_hand(options(path), owner("0000000001"), NOW).map_err(|error| chain(&error))?;
+        drop(store);
+        drop(hand);
         if Kept::Log.beside(path).exists() {
             return Err("an orderly end left a log behind".to_owned());
         }
@@ -57,7 +60,7 @@ impl Checker {
 
     /// Everything that must hold of any database.
     pub(crate) fn examine(&self, path: &Path) -> Result<Examined, Fault> {
-        let store = open(path, "0000000002")?;
+        let store = Store::open(options(path), owner("0000000002"), NOW).map_err(|error| chain(&error))?;
         let shell = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY);
         let shell = shell.map_err(|error| chain(&error))?;
         let said: String =
@@ -90,16 +93,17 @@ impl Checker {
     }
 }
 
-/// As a start of the sidecar opens it.
-fn open(path: &Path, owner: &str) -> Result<Store, Fault> {
-    let options = StoreOptions {
+fn options(path: &Path) -> StoreOptions {
+    StoreOptions {
         path: path.to_owned(),
         schedule: Schedule { first_after: FIRST_LOOK, max_interval: FIRST_LOOK },
         queue_capacity: 1,
         keep_responses: FIRST_LOOK,
-    };
-    let owner = OwnerId::from_ulid(&format!("01ARZ3NDEKTSV4RR{owner}"));
-    Store::open(options, owner, NOW).map_err(|error| chain(&error))
+    }
+}
+
+fn owner(number: &str) -> OwnerId {
+    OwnerId::from_ulid(&format!("01ARZ3NDEKTSV4RR{number}"))
 }
 
 /// P3: what was in flight is unknown, everything else is as it was.
