@@ -146,9 +146,9 @@ impl Ground<'_> {
         std::thread::scope(|scope| {
             for _ in 0..AT_ONCE {
                 scope.spawn(|| {
-                    while let Some((play, at)) =
-                        plan.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
-                    {
+                    // Taken before the run: a guard in the condition of the loop would be held through it.
+                    let next = || plan.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+                    while let Some((play, at)) = next() {
                         let number = number.fetch_add(1, Ordering::Relaxed);
                         let rng = Rng::new(seed, number + 1);
                         let build = match (plant, at) {
