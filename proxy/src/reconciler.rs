@@ -99,19 +99,9 @@ pub async fn pass(sidecar: &Arc<Sidecar>) -> Result<(), StoreError> {
 /// One look after a success, as late as a first look after an unknown: a match makes `acknowledged` into
 /// `confirmed`.
 async fn confirm(sidecar: &Arc<Sidecar>, snapshot: &Snapshot) -> Result<(), StoreError> {
-    let now = sidecar.clock.now();
-    for due in sidecar.store.unconfirmed(snapshot.config.reconcile.max_per_pass).await? {
-        let settled = match &due.view.stage {
-            Stage::Settled(settlement) => settlement.at,
-            Stage::AwaitingApproval { .. }
-            | Stage::Ready
-            | Stage::Dispatching { .. }
-            | Stage::Reconciling { .. }
-            | Stage::Rejected(_) => continue,
-        };
-        if now.since(settled) < snapshot.config.reconcile.schedule.first_after {
-            continue;
-        }
+    let reconcile = &snapshot.config.reconcile;
+    let before = sidecar.clock.now().minus(reconcile.schedule.first_after);
+    for due in sidecar.store.unconfirmed(before, reconcile.max_per_pass).await? {
         let finding = look(sidecar, snapshot, &due).await;
         sidecar.store.confirm(&due.view.id, finding, sidecar.clock.now()).await?;
     }

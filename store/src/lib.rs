@@ -86,6 +86,7 @@ struct Inner {
     living: Arc<claim::Living>,
     living_plain: Arc<claim::Living>,
     owner: OwnerId,
+    schedule: Schedule,
     keep_responses: Duration,
     queue_capacity: usize,
     _lock: File,

@@ -41,30 +41,33 @@ pub enum Found {
 }
 
 impl Store {
-    /// Unknown effects whose look is due, the longest overdue first.
+    /// Unknown effects whose look is due, the longest overdue first. A look that is further off than any can be was
+    /// planned before the clock was set back: it is due, too.
     ///
     /// # Errors
     /// The record could not be read.
     pub async fn due(&self, now: Timestamp, limit: usize) -> Result<Vec<LookDue>, StoreError> {
+        let latest = self.inner.schedule.next(now, u32::MAX);
         let look = move |connection: &Connection| {
             let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-            let rest = "WHERE e.stage = 'reconciling' AND e.next_look_at IS NOT NULL AND e.next_look_at <= ?1
-                ORDER BY e.next_look_at LIMIT ?2";
-            with_memory(connection, row::few(connection, rest, [now.0, limit])?)
+            let rest = "WHERE e.stage = 'reconciling' AND e.next_look_at IS NOT NULL
+                AND (e.next_look_at <= ?1 OR e.next_look_at > ?2) ORDER BY e.next_look_at LIMIT ?3";
+            with_memory(connection, row::few(connection, rest, [now.0, latest.0, limit])?)
         };
         self.inner.reader.read("read which looks are due", look).await
     }
 
-    /// Effects that the provider acknowledged, whose look that could confirm them has not been made.
+    /// Effects that the provider acknowledged `before` a moment, whose look that could confirm them has not been made.
     ///
     /// # Errors
     /// The record could not be read.
-    pub async fn unconfirmed(&self, limit: usize) -> Result<Vec<LookDue>, StoreError> {
+    pub async fn unconfirmed(&self, before: Timestamp, limit: usize) -> Result<Vec<LookDue>, StoreError> {
         let look = move |connection: &Connection| {
             let limit = i64::try_from(limit).unwrap_or(i64::MAX);
             let rest =
-                "WHERE e.key IN (SELECT effect FROM request) AND e.stage = 'settled' ORDER BY e.key LIMIT ?1";
-            with_memory(connection, row::few(connection, rest, [limit])?)
+                "WHERE e.key IN (SELECT effect FROM request) AND e.stage = 'settled' AND e.settled_at <= ?1
+                ORDER BY e.key LIMIT ?2";
+            with_memory(connection, row::few(connection, rest, [before.0, limit])?)
         };
         self.inner.reader.read("read what may be confirmed", look).await
     }

@@ -120,6 +120,7 @@ impl Shared {
             living,
             living_plain,
             owner,
+            schedule: options.schedule,
             keep_responses: options.keep_responses,
             queue_capacity: options.queue_capacity,
             _lock: lock,

@@ -99,6 +99,5 @@ pub(crate) async fn verify(State(sidecar): State<Arc<Sidecar>>, asker: Asker) ->
 
 /// The moment before which an effect has to have ended.
 pub(crate) fn ended_before(age: Duration, now: Timestamp) -> Timestamp {
-    let age = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
-    Timestamp(now.0.saturating_sub(age))
+    now.minus(age)
 }

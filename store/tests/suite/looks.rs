@@ -79,6 +79,14 @@ async fn the_one_who_asked_never_frees_its_own_hold_nor_puts_a_look_off() {
 }
 
 #[tokio::test]
+async fn a_clock_that_was_set_back_puts_no_look_off() {
+    let memory = Memory::new();
+    memory.unknown(memory.refund("pi_1", 100), NOON).await;
+    assert!(memory.store.due(NOON.minus(HOUR / 2), 10).await.unwrap().is_empty(), "half an hour is nothing");
+    assert_eq!(memory.store.due(NOON.minus(6 * HOUR), 10).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
 async fn what_cannot_be_asked_waits_for_a_person() {
     let memory = Memory::new();
     let mut new = memory.refund("pi_1", 100);
@@ -94,12 +102,13 @@ async fn an_acknowledged_effect_may_be_confirmed_and_nothing_else() {
     let (permit, _) = memory.granted(memory.refund("pi_1", 100), NOON).await;
     let acknowledged = memory.record(permit.spend(), &answered(200), NOON).await;
     assert_eq!(word(&acknowledged), ("succeeded", "acknowledged", "unverified"));
-    assert_eq!(memory.store.unconfirmed(10).await.unwrap().len(), 1);
+    assert_eq!(memory.store.unconfirmed(NOON, 10).await.unwrap().len(), 1);
+    assert!(memory.store.unconfirmed(NOON.minus(HOUR), 10).await.unwrap().is_empty());
     let found = memory.store.confirm(&acknowledged.id, matched(), NOON).await.unwrap();
     let Found::Settled(view) = found else { panic!("{found:?}") };
     assert_eq!(word(&view), ("succeeded", "confirmed", "provider"));
     assert_eq!(view.response.unwrap().source, ResponseSource::Dispatch);
-    assert!(memory.store.unconfirmed(10).await.unwrap().is_empty());
+    assert!(memory.store.unconfirmed(NOON, 10).await.unwrap().is_empty());
 
     let (permit, _) = memory.granted(memory.refund("pi_2", 100), NOON).await;
     let acknowledged = memory.record(permit.spend(), &answered(200), NOON).await;
