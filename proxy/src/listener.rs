@@ -123,6 +123,14 @@ pub struct Seat {
     _permit: Arc<OwnedSemaphorePermit>,
 }
 
+impl Seat {
+    /// Takes a place, and counts it.
+    #[must_use]
+    pub fn take(sidecar: &Sidecar, stop: watch::Receiver<bool>, permit: OwnedSemaphorePermit) -> Self {
+        Self { stop, _open: sidecar.metrics.connection(), _permit: Arc::new(permit) }
+    }
+}
+
 /// Waits until the sidecar is told to stop; a sender that is gone is a stop as well.
 pub async fn stopped(stop: &mut watch::Receiver<bool>) {
     drop(stop.wait_for(|stop| *stop).await);
@@ -149,8 +157,7 @@ pub async fn serve(
         };
         match accepted {
             Ok(Accepted { stream, ends }) => {
-                let open = sidecar.metrics.connection();
-                let seat = Seat { stop: stop.clone(), _open: open, _permit: Arc::new(permit) };
+                let seat = Seat::take(&sidecar, stop.clone(), permit);
                 connections.spawn(attend(
                     Arc::clone(&sidecar),
                     Arc::clone(&own),

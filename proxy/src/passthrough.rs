@@ -29,7 +29,7 @@ use crate::secrets::{Lent, Placed};
 use crate::sigv4::{Payload, Signer};
 use crate::state::{Sidecar, Snapshot};
 use crate::unpack::{self, Packing, Unpacker};
-use crate::upstream::dial::{self, Destination, Link};
+use crate::upstream::dial::{Destination, Link};
 use crate::upstream::{Body, chain, whole};
 use streaming::{Streaming, WithoutTrailers};
 
@@ -341,7 +341,9 @@ async fn send_to(
             },
         }
     }
-    let mut link = dial::dial(destination, CONNECT_TIMEOUT)
+    let mut link = sidecar
+        .pool
+        .dial(destination, CONNECT_TIMEOUT)
         .await
         .map_err(|proof| unreachable(format!("{}: {}", proof.step(), proof.cause())))?;
     match link.sender.try_send_request(request).await {

@@ -128,6 +128,14 @@ pub async fn reload(sidecar: &Arc<Sidecar>) -> Result<Reloaded, ReloadError> {
     Turn::take(sidecar).await.reload().await
 }
 
+/// Takes a configuration that somebody else has read and judged.
+///
+/// # Errors
+/// Why the old one stays.
+pub async fn take(sidecar: &Arc<Sidecar>, loaded: Loaded) -> Result<Reloaded, ReloadError> {
+    Turn::take(sidecar).await.swap(Ready::of(&sidecar.snapshot(), loaded)?).await.inspect(log)
+}
+
 /// Judges the whole configuration with some edits in `managed/`, writes them, and takes it.
 ///
 /// # Errors
@@ -158,6 +166,16 @@ struct Ready {
     loaded: Loaded,
     snapshot: Snapshot,
     next_start: Vec<&'static str>,
+}
+
+impl Ready {
+    fn of(running: &Snapshot, mut loaded: Loaded) -> Result<Self, ReloadError> {
+        let next_start = keep_what_cannot_change(&running.config, &mut loaded.config);
+        let (config, directory) = (loaded.config.clone(), loaded.directory.clone());
+        let snapshot =
+            Snapshot::new(config, directory, Arc::clone(&running.vault), Arc::clone(&running.ours))?;
+        Ok(Self { loaded, snapshot, next_start })
+    }
 }
 
 impl<'a> Turn<'a> {
@@ -234,24 +252,14 @@ impl<'a> Turn<'a> {
     /// # Errors
     /// The limits could not be recorded: the files are written, and count with the next reload.
     pub async fn finish(&mut self, prepared: Prepared) -> Result<Reloaded, ReplaceError> {
-        let result = self.swap(prepared.ready).await;
-        if let Ok(reloaded) = &result {
-            log(reloaded);
-        }
-        Ok(result?)
+        Ok(self.swap(prepared.ready).await.inspect(log)?)
     }
 
     async fn ready(&self, texts: Vec<Text>) -> Result<Ready, ReloadError> {
         let file = self.sidecar.files.file.clone();
         let running = self.sidecar.snapshot();
         // Reads certificates, which takes its time.
-        let ready = move || {
-            let mut loaded = load::judge(&file, &texts)?;
-            let next_start = keep_what_cannot_change(&running.config, &mut loaded.config);
-            let (vault, ours) = (Arc::clone(&running.vault), Arc::clone(&running.ours));
-            let snapshot = Snapshot::new(loaded.config.clone(), loaded.directory.clone(), vault, ours)?;
-            Ok(Ready { loaded, snapshot, next_start })
-        };
+        let ready = move || Ready::of(&running, load::judge(&file, &texts)?);
         tokio::task::spawn_blocking(ready).await?
     }
 

@@ -86,11 +86,11 @@ pub fn connect(pool: &Arc<Pool>, prepared: &Prepared, connect_timeout: Duration)
         return tokio::spawn(async move { Err(proof) });
     }
     let idle = pool.take(&prepared.destination, prepared.bounds.reuse_idle_within);
-    let destination = Arc::clone(&prepared.destination);
+    let (pool, destination) = (Arc::clone(pool), Arc::clone(&prepared.destination));
     tokio::spawn(async move {
         match idle {
             Some(link) => Ok(link),
-            None => dial::dial(&destination, connect_timeout).await,
+            None => pool.dial(&destination, connect_timeout).await,
         }
     })
 }
@@ -151,7 +151,7 @@ async fn exchange(pool: &Arc<Pool>, prepared: &Prepared, head: &Request<()>, lin
             First::Lost(loss) => return Exchange::Lost(loss),
             First::HandedBack(cause) if link.reused => {
                 // 0 bytes left on the idle connection; a fresh one serves the same, single dispatch.
-                match dial::dial(&prepared.destination, CONNECT_AGAIN).await {
+                match pool.dial(&prepared.destination, CONNECT_AGAIN).await {
                     Ok(fresh) => link = fresh,
                     Err(proof) => return Exchange::NotSent(proof),
                 }

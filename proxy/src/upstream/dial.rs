@@ -2,6 +2,7 @@
 //! byte of a request left.
 
 use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +24,7 @@ use crate::own::Ports;
 const ANSWER_HEADERS_MAX: usize = 200;
 /// Addresses of one name that are tried.
 const ADDRESSES_MAX: usize = 8;
+const NOT_IN_TIME: &str = "no connection in time";
 
 /// Where a request goes.
 pub struct Destination {
@@ -37,6 +39,25 @@ pub struct Destination {
     /// Where we listen ourselves: what leads there would come back for ever.
     pub ours: Arc<Ports>,
 }
+
+/// How a connection to a destination is made.
+#[derive(Clone, Default)]
+pub enum Dialler {
+    /// Over the network: resolve, judge the address, connect, TLS.
+    #[default]
+    Network,
+    /// Inside a simulator.
+    Simulated(Arc<dyn Wires>),
+}
+
+/// What a simulator has instead of a network.
+pub trait Wires: Send + Sync {
+    /// A stream to the destination, as it is when TLS stands; or the step at which there is none.
+    fn connect(&self, destination: &Destination) -> Connected;
+}
+
+/// A stream that is being made.
+pub type Connected = Pin<Box<dyn Future<Output = Result<Box<dyn Stream>, NotSent>> + Send>>;
 
 /// A connection that speaks HTTP/1.1.
 pub struct Link {
@@ -54,12 +75,13 @@ pub struct Link {
 ///
 /// # Errors
 /// The step at which it ended. No byte of a request can have left.
-pub async fn dial(destination: &Destination, within: Duration) -> Result<Link, NotSent> {
+pub async fn dial(dialler: &Dialler, destination: &Destination, within: Duration) -> Result<Link, NotSent> {
     let deadline = Instant::now() + within;
-    let tcp = connect(destination, deadline).await?;
-    let stream: Box<dyn Stream> = match &destination.tls {
-        None => Box::new(tcp),
-        Some(config) => Box::new(handshake(destination, config, tcp, deadline).await?),
+    let stream = match dialler {
+        Dialler::Network => over_network(destination, deadline).await?,
+        Dialler::Simulated(wires) => timeout_at(deadline, wires.connect(destination))
+            .await
+            .map_err(|_| NotSent::Connect(NOT_IN_TIME.to_owned()))??,
     };
     let written = Written::default();
     let io = TokioIo::new(Counting::new(stream, written.clone()));
@@ -75,6 +97,14 @@ pub async fn dial(destination: &Destination, within: Duration) -> Result<Link, N
         }
     });
     Ok(Link { sender, written, written_before: 0, reused: false })
+}
+
+async fn over_network(destination: &Destination, deadline: Instant) -> Result<Box<dyn Stream>, NotSent> {
+    let tcp = connect(destination, deadline).await?;
+    Ok(match &destination.tls {
+        None => Box::new(tcp),
+        Some(config) => Box::new(handshake(destination, config, tcp, deadline).await?),
+    })
 }
 
 /// A raw connection to the destination's judged address.
@@ -120,7 +150,7 @@ async fn connect_by(
                 return Ok(tcp);
             }
             Ok(Err(error)) => last = error.to_string(),
-            Err(_) => return Err(NotSent::Connect("no connection in time".to_owned())),
+            Err(_) => return Err(NotSent::Connect(NOT_IN_TIME.to_owned())),
         }
     }
     Err(NotSent::Connect(last))

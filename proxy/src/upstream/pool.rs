@@ -1,12 +1,13 @@
-//! Connections to providers that are kept for the next request.
+//! Connections to providers: made, and kept for the next request.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use oncegate_policy::exchange::NotSent;
 use tokio::time::Instant;
 
-use super::dial::{Destination, Link};
+use super::dial::{self, Destination, Dialler, Link};
 
 /// Idle connections kept for one destination.
 const IDLE_PER_DESTINATION_MAX: usize = 256;
@@ -15,9 +16,10 @@ const IDLE_MAX: usize = 1024;
 /// A connection idle for longer is dropped; most servers close theirs after a minute.
 const IDLE_FOR_MAX: Duration = Duration::from_secs(30);
 
-/// Idle connections, by destination. Reads take any; governed writes only one that was idle for a moment.
+/// Makes connections, and has idle ones by destination. Reads take any; governed writes only one that was idle for a moment.
 #[derive(Default)]
 pub struct Pool {
+    dialler: Dialler,
     idle: Mutex<HashMap<Key, Vec<Idle>>>,
 }
 
@@ -37,6 +39,20 @@ fn key(destination: &Arc<Destination>) -> Key {
 }
 
 impl Pool {
+    /// One whose connections are made in this way.
+    #[must_use]
+    pub fn over(dialler: Dialler) -> Self {
+        Self { dialler, idle: Mutex::default() }
+    }
+
+    /// A fresh connection, within `within`.
+    ///
+    /// # Errors
+    /// The step at which it ended. No byte of a request can have left.
+    pub async fn dial(&self, destination: &Destination, within: Duration) -> Result<Link, NotSent> {
+        dial::dial(&self.dialler, destination, within).await
+    }
+
     /// The most recently used connection that was idle for less than `within` and is ready for a request. One that
     /// is open and not ready yet (its task has not seen the end of the last answer) stays for the next one.
     pub fn take(&self, destination: &Arc<Destination>, within: Duration) -> Option<Link> {
