@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! cargo run --release -p oncegate-proof -- power|crash|schedules [--long] [--seed S]
+//! cargo run --release -p oncegate-proof -- sim [--long] [--seeds N] [--from S]
 //! ```
 //!
 //! Each suite ends with one line, and with 1 when it found a violation, 2 when it could not be carried out. Modules in
@@ -15,6 +16,7 @@ mod power;
 mod report;
 mod rng;
 mod schedules;
+mod sim;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -46,6 +48,18 @@ enum Suite {
         /// The database
         database: PathBuf,
     },
+    /// Plays seeds of a simulated world
+    Sim {
+        /// How many, in place of the form's own number
+        #[arg(long)]
+        seeds: Option<u64>,
+        /// The first of them
+        #[arg(long)]
+        from: Option<u64>,
+        /// The long form
+        #[arg(long)]
+        long: bool,
+    },
 }
 
 #[derive(Args)]
@@ -76,6 +90,9 @@ fn main() -> ExitCode {
         Suite::Crash(wanted) => crash::run(&wanted.extent()).map(|report| report.close()),
         Suite::Fold { database } => below::play::fold(&database).map(|()| true),
         Suite::Schedules(wanted) => schedules::run(&wanted.extent()).map(|report| report.close()),
+        Suite::Sim { seeds, from, long } => {
+            sim::run(&sim::Wanted { from, seeds, long }).map(|report| report.close())
+        }
     };
     match ended {
         Ok(true) => ExitCode::SUCCESS,

@@ -2,13 +2,14 @@
 //!
 //! A step is one verb, and a verb is one transaction of the only writer. Nothing of one step can come between the
 //! halves of another, so an order of steps is all there is to choose: exploring every order is exact. Each order is
-//! played twice, with a commit for each verb and with neighbours of different actors in one commit.
+//! played twice, with a commit for each verb and with neighbours of different actors in one commit. What is not in the
+//! database is explored by [`crate::sim::inside`].
 
 mod actors;
 mod checks;
 mod ghost;
 mod heard;
-mod plant;
+pub(crate) mod plant;
 mod play;
 mod world;
 
@@ -16,6 +17,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::failure::{During, Failure};
+use crate::memory::Empty;
 use crate::report::{Extent, Report};
 use crate::rng::Rng;
 use actors::{ACTORS, Actor, SETTINGS, Step};
@@ -25,10 +27,10 @@ use play::{Play, Stop};
 use world::World;
 
 /// Random schedules of three or four actors, unless a number is given.
-const RANDOM: u64 = 20_000;
+const RANDOM: u64 = 2_000;
 const RANDOM_LONG: u64 = 1_000_000;
 /// A database is left for a new one after so many schedules, so that none grows large.
-const PER_DATABASE: u64 = 500;
+const PER_DATABASE: u64 = 60;
 
 /// Every order of two actors, random orders of more, and the planted faults, each of which has to be found.
 pub(crate) fn run(extent: &Extent) -> Result<Report, Failure> {
@@ -51,6 +53,7 @@ pub(crate) fn run(extent: &Extent) -> Result<Report, Failure> {
     let seed = extent.seed;
     let many = explore(None, random, &|index, tally| several(seed, index, tally))?;
     told(&mut report, "random orders of three and four", many);
+    crate::sim::inside::explore(extent.long, &mut report)?;
     Ok(report)
 }
 
@@ -71,14 +74,15 @@ struct Explored {
 }
 
 /// One explorer's databases and counts.
-struct Tally {
+struct Tally<'e> {
+    empty: &'e Empty,
     plant: Option<Plant>,
     world: Option<World>,
     schedules: u64,
     verbs: u64,
 }
 
-impl Tally {
+impl Tally<'_> {
     /// One schedule, from `before` on.
     fn play(
         &mut self,
@@ -89,7 +93,7 @@ impl Tally {
     ) -> Result<(), Stop> {
         if self.world.as_ref().is_none_or(|world| world.played >= PER_DATABASE) {
             self.close()?;
-            self.world = Some(World::new(self.plant)?);
+            self.world = Some(World::new(self.empty, self.plant)?);
         }
         let world = self.world.as_mut().during("open a database")?;
         // Whoever acted before has the last place, and holds what it holds to the end.
@@ -117,13 +121,14 @@ impl Tally {
 fn explore(
     plant: Option<Plant>,
     tasks: u64,
-    task: &(dyn Fn(u64, &mut Tally) -> Result<(), Stop> + Sync),
+    task: &(dyn Fn(u64, &mut Tally<'_>) -> Result<(), Stop> + Sync),
 ) -> Result<Explored, Failure> {
+    let empty = Empty::new()?;
     let (next, stopped) = (AtomicU64::new(0), AtomicBool::new(false));
     let all = Mutex::new(Explored { schedules: 0, verbs: 0, violation: None });
     let failed = Mutex::new(None);
     let work = || {
-        let mut tally = Tally { plant, world: None, schedules: 0, verbs: 0 };
+        let mut tally = Tally { empty: &empty, plant, world: None, schedules: 0, verbs: 0 };
         let stop = loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
             if index >= tasks || stopped.load(Ordering::Relaxed) {
@@ -166,7 +171,7 @@ fn pairs() -> Vec<(usize, usize, usize)> {
 }
 
 /// Every order of one pair.
-fn pair(index: u64, tally: &mut Tally) -> Result<(), Stop> {
+fn pair(index: u64, tally: &mut Tally<'_>) -> Result<(), Stop> {
     let Some((before, one, other)) = pairs().get(usize::try_from(index).unwrap_or(usize::MAX)).copied()
     else {
         return Ok(());
@@ -201,7 +206,7 @@ fn orders(one: &[Step], other: &[Step]) -> Vec<Vec<(usize, Step)>> {
 }
 
 /// One random order of three or four random actors.
-fn several(seed: u64, index: u64, tally: &mut Tally) -> Result<(), Stop> {
+fn several(seed: u64, index: u64, tally: &mut Tally<'_>) -> Result<(), Stop> {
     let mut rng = Rng::new(seed, index);
     let before = &SETTINGS[rng.below(SETTINGS.len())];
     let actors: Vec<&Actor> = (0..3 + rng.below(2)).map(|_| &ACTORS[rng.below(ACTORS.len())]).collect();

@@ -16,14 +16,14 @@ use oncegate_policy::reconcile::Schedule;
 use oncegate_policy::time::Timestamp;
 use oncegate_store::view::{SecretNames, StoredRequest};
 use oncegate_store::{Hand, NewEffect, Store, StoreError, StoreOptions};
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::Connection;
 use tempfile::TempDir;
 
 use super::actors::Ask;
 use super::ghost::DAY;
 use super::plant::Plant;
 use crate::failure::{During, Failure};
-use crate::memory;
+use crate::memory::{self, Empty};
 
 /// 2026-11-29T12:00:00Z, when every schedule begins.
 pub(crate) const NOON: Timestamp = Timestamp(1_795_953_600_000);
@@ -46,16 +46,12 @@ pub(crate) struct World {
 
 impl World {
     /// A new database, with a planted fault in it if one is wanted.
-    pub(crate) fn new(plant: Option<Plant>) -> Result<Self, Failure> {
+    pub(crate) fn new(empty: &Empty, plant: Option<Plant>) -> Result<Self, Failure> {
         let folder = memory::folder()?;
         let path = folder.path().join("once.db");
+        empty.copy(&path, plant.map_or("", Plant::sql))?;
         let (store, hand) = open(path.clone(), 0, NOON)?;
-        if let Some(plant) = plant {
-            let gardener = Connection::open(&path).during("plant a fault")?;
-            gardener.execute_batch(plant.sql()).during("plant a fault")?;
-        }
-        let shell = Connection::open_with_flags(&path, OpenFlags::SQLITE_OPEN_READ_ONLY)
-            .during("read a database beside its store")?;
+        let shell = memory::shell(&path)?;
         Ok(Self { hand: Some(hand), store: Some(store), shell, folder, ids: 0, played: 0 })
     }
 
