@@ -4,7 +4,7 @@ use std::{fmt::Write, net::SocketAddr};
 
 use sha2::{Digest, Sha256};
 
-use crate::ca;
+use crate::{ca, resend};
 
 /// The key of caller `billing-agent`, the one that asks for things.
 pub const BILLING_KEY: &str = "og_billing_0d6fa1f2c9b84d55a3e7";
@@ -14,6 +14,61 @@ pub const OPS_KEY: &str = "og_ops_77c2be31f0a94e6d8b15";
 pub const CREDENTIAL: &str = "sk_test_9fJcR7uWq2LzXb4T";
 /// Where the sidecar finds it.
 pub const CREDENTIAL_ENV: &str = "STRIPE_SECRET_KEY";
+
+/// A secret of the tests, under a name that may be printed.
+pub struct Canary {
+    /// What it is called in a finding.
+    pub name: &'static str,
+    /// The secret.
+    pub value: &'static str,
+}
+
+const fn canary(name: &'static str, value: &'static str) -> Canary {
+    Canary { name, value }
+}
+
+/// No provider gets this one: it shows that a search finds what is there. Its encodings are all distinct.
+pub const PLANTED: &str = "sk_test_planted_???_Qx7Vw";
+/// A secret that is put through the API, and what it is replaced by.
+pub const VAULT_FIRST: &str = "sk_test_vault_first_8Kq2";
+/// The one after it.
+pub const VAULT_SECOND: &str = "sk_test_vault_second_Zr5T";
+/// The secret of an OAuth2 client.
+pub const CLIENT_SECRET: &str = "cs_test_7Hq2mZ0Lw9";
+/// An access token that is minted.
+pub const TOKEN_FIRST: &str = "at_test_first_4Rb8vK";
+/// The one after it.
+pub const TOKEN_SECOND: &str = "at_test_second_Xn3pQd";
+/// The name of a key for AWS, which is declared as a secret.
+pub const AWS_KEY_ID: &str = "AKIATESTONLY00000001";
+/// The secret half of it.
+pub const AWS_SECRET: &str = "sk_test_aws/Wn4k+9vQ2";
+/// A session token of AWS.
+pub const AWS_SESSION: &str = "st_test_session/8Lm=";
+/// A credential in a file, and what the file says later.
+pub const FILE_FIRST: &str = "sk_test_file_first_3Jd6";
+/// The one after it.
+pub const FILE_SECOND: &str = "sk_test_file_second_Ye9M";
+
+/// All credentials that sidecars of the suites are given: each is looked for wherever it must not be.
+pub const CREDENTIALS: [Canary; 14] = [
+    canary("CREDENTIAL", CREDENTIAL),
+    canary("PLANTED", PLANTED),
+    canary("VAULT_FIRST", VAULT_FIRST),
+    canary("VAULT_SECOND", VAULT_SECOND),
+    canary("CLIENT_SECRET", CLIENT_SECRET),
+    canary("TOKEN_FIRST", TOKEN_FIRST),
+    canary("TOKEN_SECOND", TOKEN_SECOND),
+    canary("AWS_KEY_ID", AWS_KEY_ID),
+    canary("AWS_SECRET", AWS_SECRET),
+    canary("AWS_SESSION", AWS_SESSION),
+    canary("FILE_FIRST", FILE_FIRST),
+    canary("FILE_SECOND", FILE_SECOND),
+    canary("resend::SEND_KEY", resend::SEND_KEY),
+    canary("resend::READ_KEY", resend::READ_KEY),
+];
+/// The keys of callers: they stand in a configuration as hashes only.
+pub const CALLER_KEYS: [Canary; 2] = [canary("BILLING_KEY", BILLING_KEY), canary("OPS_KEY", OPS_KEY)];
 
 /// A configuration in the making. The timings suit tests that look by themselves: no scheduled look disturbs them.
 #[derive(Clone)]

@@ -259,7 +259,7 @@ fn greet(house: &Shared, tcp: &TcpStream) -> Option<Wire<Line>> {
             Line::Tls(Box::new(StreamOwned::new(conn, tap)))
         }
     };
-    Some(Wire::new(line))
+    Some(Wire::shown_secrets(line, "a provider is sent its credential"))
 }
 
 /// One request; `false` when the connection is over.

@@ -1,29 +1,44 @@
 //! The real sidecar as a child process, in a folder of its own.
 
 use std::{
+    collections::BTreeSet,
     fs::{self, File},
     net::SocketAddr,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
-    sync::atomic::{AtomicUsize, Ordering::SeqCst},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    thread,
 };
 
-use rusqlite::{Connection, OpenFlags, types::ValueRef};
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::{
     agent::Agent,
     binary::{Build, oncegate},
+    canary::{Finder, nowhere_below},
     conf::{CREDENTIAL, CREDENTIAL_ENV, Conf, key_of, upstream_ca},
     wait::until,
 };
 
+/// What turns on the log of everything, and of where a panic came from.
+pub const TRACED: [(&str, &str); 2] = [("ONCEGATE_LOG", "trace"), ("RUST_BACKTRACE", "full")];
+
 /// A folder with a configuration; outlives the processes that run on it.
 pub struct Home {
-    dir: TempDir,
+    folder: Arc<Folder>,
     starts: AtomicUsize,
+}
+
+/// The folder itself, for as long as somebody looks into it.
+struct Folder {
+    dir: TempDir,
+    /// Files that hold secrets because an operator wrote them, or chose to leave them open.
+    secret_files: Mutex<BTreeSet<PathBuf>>,
 }
 
 /// What a command did.
@@ -48,7 +63,8 @@ impl Done {
 impl Home {
     /// A new folder with this configuration.
     pub fn new(conf: &Conf) -> Home {
-        let home = Home { dir: TempDir::new().unwrap(), starts: AtomicUsize::new(0) };
+        let folder = Folder { dir: TempDir::new().unwrap(), secret_files: Mutex::default() };
+        let home = Home { folder: Arc::new(folder), starts: AtomicUsize::new(0) };
         fs::write(home.path("upstream-ca.pem"), upstream_ca()).unwrap();
         home.write(&conf.text());
         home
@@ -59,14 +75,33 @@ impl Home {
         fs::write(self.config(), text).unwrap();
     }
 
+    /// A file with a secret in it, as an operator writes one. It is not looked through.
+    pub fn write_secret(&self, name: &str, text: &str) {
+        self.holds_secrets(name, "an operator wrote it");
+        fs::write(self.path(name), text).unwrap();
+    }
+
+    /// A file in which secrets stand rightly. `reason` says why, for the reader.
+    pub fn holds_secrets(&self, name: &str, reason: &'static str) {
+        assert!(!reason.is_empty());
+        self.folder.secret_files.lock().unwrap().insert(self.path(name));
+    }
+
+    /// Fails the test if a secret is in a file of the folder where it must not be; says how many were looked through.
+    /// Each sidecar does so when it ends.
+    #[track_caller]
+    pub fn shows_no_secret(&self) -> usize {
+        self.folder.shows_no_secret()
+    }
+
     /// The folder.
     pub fn dir(&self) -> &Path {
-        self.dir.path()
+        self.folder.dir.path()
     }
 
     /// A file in it.
     pub fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
+        self.dir().join(name)
     }
 
     /// The configuration file.
@@ -101,6 +136,12 @@ impl Home {
         self.serve_with(Build::Plain, &[])
     }
 
+    /// The same with a log of everything: for tests in which secrets go their ways.
+    #[track_caller]
+    pub fn serve_traced(&self) -> Sidecar {
+        self.serve_with(Build::Plain, &TRACED)
+    }
+
     /// The same with another build and more environment.
     #[track_caller]
     pub fn serve_with(&self, build: Build, env: &[(&str, &str)]) -> Sidecar {
@@ -129,89 +170,25 @@ impl Home {
         });
         let read = |path: &Path| String::from_utf8_lossy(&fs::read(path).unwrap()).into_owned();
         match addresses {
-            Err(status) => Err(Done { code: code(status), out: read(&out), err: read(&err) }),
+            Err(status) => {
+                self.shows_no_secret();
+                Err(Done { code: code(status), out: read(&out), err: read(&err) })
+            }
             Ok(ready) => {
                 assert_eq!(ready["pid"], json!(child.id()));
                 let address = |name: &str| -> SocketAddr { ready[name].as_str().unwrap().parse().unwrap() };
                 let (proxy, control) = (address("proxy"), address("control"));
                 let ca = fs::read_to_string(self.path("ca/ca.pem")).expect("a CA was made");
-                Ok(Sidecar { child, proxy, control, ca, err, ready })
+                Ok(Sidecar { child, proxy, control, ca, err, ready, folder: Arc::clone(&self.folder) })
             }
         }
     }
-
-    /// The rows of a query, read-only, as an operator's `sqlite3` would.
-    #[track_caller]
-    pub fn query(&self, sql: &str) -> Vec<Value> {
-        let db =
-            Connection::open_with_flags(self.path("oncegate.db"), OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
-        let mut statement = db.prepare(sql).unwrap();
-        let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
-        let rows = statement.query_map([], |row| {
-            let mut all = Map::new();
-            for (at, name) in names.iter().enumerate() {
-                all.insert(name.clone(), value(row.get_ref(at)?));
-            }
-            Ok(Value::Object(all))
-        });
-        rows.unwrap().map(Result::unwrap).collect()
-    }
-
-    /// The documented view of what is waiting, in flight or unknown.
-    #[track_caller]
-    pub fn unresolved(&self) -> Vec<Value> {
-        self.query("select * from unresolved")
-    }
-
-    /// The documented view of one limit.
-    #[track_caller]
-    pub fn exposure(&self, limit: &str) -> Value {
-        let mut rows = self.query("select * from exposure");
-        rows.retain(|row| row["limit"] == limit);
-        assert_eq!(rows.len(), 1, "rows of {limit}: {rows:?}");
-        rows.remove(0)
-    }
-
-    /// `(consumed, reserved, unknown_exposure)` of the daily limit.
-    #[track_caller]
-    pub fn money(&self) -> (u64, u64, u64) {
-        let row = self.exposure("refunds-per-day");
-        let cents = |name: &str| row[name].as_u64().unwrap_or_else(|| panic!("{name} in {row}"));
-        assert_eq!(cents("available") + cents("consumed") + cents("reserved"), cents("amount"), "in {row}");
-        (cents("consumed"), cents("reserved"), cents("unknown_exposure"))
-    }
-
-    /// All effects, from the database.
-    #[track_caller]
-    pub fn effects(&self) -> Vec<Value> {
-        let done = self.run_on_db(&["effects", "--json"]);
-        assert_eq!(done.code, 0, "{done:?}");
-        done.json().as_array().unwrap_or_else(|| panic!("a list: {done:?}")).clone()
-    }
-
-    /// One effect, from the database.
-    #[track_caller]
-    pub fn effect(&self, id: &str) -> Value {
-        let all = self.effects();
-        all.iter().find(|e| e["id"] == id).unwrap_or_else(|| panic!("no {id} in {all:?}")).clone()
-    }
-
-    /// Waits until an effect has this outcome, and gives it.
-    #[track_caller]
-    pub fn wait_outcome(&self, id: &str, outcome: &str) -> Value {
-        until(&format!("{id} to be {outcome}; now {}", self.effect(id)), || {
-            Some(self.effect(id)).filter(|e| e["outcome"] == outcome)
-        })
-    }
 }
 
-fn value(column: ValueRef<'_>) -> Value {
-    match column {
-        ValueRef::Null => Value::Null,
-        ValueRef::Integer(n) => json!(n),
-        ValueRef::Real(n) => json!(n),
-        ValueRef::Text(text) => json!(String::from_utf8_lossy(text)),
-        ValueRef::Blob(bytes) => json!(bytes),
+impl Folder {
+    #[track_caller]
+    fn shows_no_secret(&self) -> usize {
+        nowhere_below(self.dir.path(), &self.secret_files.lock().unwrap())
     }
 }
 
@@ -219,7 +196,9 @@ fn code(status: ExitStatus) -> i32 {
     status.code().unwrap_or(-1)
 }
 
-/// Runs a command to its end; one that does not end is killed and fails the test.
+/// Runs a command to its end; one that does not end is killed and fails the test, and so does one that prints a
+/// credential.
+#[track_caller]
 pub fn finish(mut command: Command) -> Done {
     let (out, err) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
     command.stdout(out.try_clone().unwrap()).stderr(err.try_clone().unwrap());
@@ -230,6 +209,7 @@ pub fn finish(mut command: Command) -> Done {
         let mut bytes = Vec::new();
         file.rewind().unwrap();
         file.read_to_end(&mut bytes).unwrap();
+        Finder::credentials().nowhere_in("what a command printed", &bytes);
         String::from_utf8_lossy(&bytes).into_owned()
     };
     Done { code: code(status), out: read(out), err: read(err) }
@@ -255,6 +235,7 @@ pub struct Sidecar {
     ca: String,
     err: PathBuf,
     ready: Value,
+    folder: Arc<Folder>,
 }
 
 impl Sidecar {
@@ -318,6 +299,12 @@ impl Sidecar {
         self.ended()
     }
 
+    /// A signal that ends it, and waits for the end; how it was.
+    pub fn struck(mut self, signal: Signal) -> ExitStatus {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+        until("the sidecar to end", || self.child.try_wait().unwrap())
+    }
+
     /// Waits for an end of its own; its exit code, -1 for a signal.
     pub fn ended(&mut self) -> i32 {
         code(until("the sidecar to end", || self.child.try_wait().unwrap()))
@@ -328,5 +315,9 @@ impl Drop for Sidecar {
     fn drop(&mut self) {
         drop(self.child.kill());
         drop(self.child.wait());
+        // One fault at a time: a test that has failed already says why.
+        if !thread::panicking() {
+            self.folder.shows_no_secret();
+        }
     }
 }

@@ -2,6 +2,8 @@
 
 use std::io::{self, Read};
 
+use crate::canary::Finder;
+
 /// Reads heads and bodies from a stream; everything taken from it is kept in [`Wire::seen`].
 pub struct Wire<S> {
     /// The stream itself, for writing.
@@ -9,6 +11,7 @@ pub struct Wire<S> {
     /// All that was read, in order.
     pub seen: Vec<u8>,
     used: usize,
+    watched: bool,
 }
 
 /// A start line and its header fields.
@@ -48,16 +51,26 @@ pub enum End {
 }
 
 impl<S: Read> Wire<S> {
-    /// Starts at the beginning of a stream.
+    /// Starts at the beginning of a stream that a client reads: a secret in it fails the test, wherever it stands.
     pub fn new(stream: S) -> Wire<S> {
-        Wire { stream, seen: Vec::new(), used: 0 }
+        Wire { stream, seen: Vec::new(), used: 0, watched: true }
+    }
+
+    /// The same for one who may be shown secrets, a provider above all. `reason` says why, for the reader.
+    pub fn shown_secrets(stream: S, reason: &'static str) -> Wire<S> {
+        assert!(!reason.is_empty());
+        Wire { watched: false, ..Wire::new(stream) }
     }
 
     /// One read; `false` at the end of the stream.
     fn fill(&mut self) -> io::Result<bool> {
         let mut chunk = vec![0; 64 * 1024];
         let n = self.stream.read(&mut chunk)?;
+        let from = self.seen.len().saturating_sub(Finder::everything().overlap());
         self.seen.extend_from_slice(&chunk[..n]);
+        if self.watched {
+            Finder::everything().nowhere_in("what a client was sent", &self.seen[from..]);
+        }
         Ok(n > 0)
     }
 
@@ -124,7 +137,9 @@ impl<S: Read> Wire<S> {
             left -= here as u64;
             self.used += here;
             if self.used == self.seen.len() {
-                (self.used, self.seen) = (0, Vec::new());
+                // What a secret could go on from is kept.
+                self.seen.drain(..self.used.saturating_sub(Finder::everything().overlap()));
+                self.used = self.seen.len();
             }
         }
         n - left

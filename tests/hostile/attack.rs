@@ -7,6 +7,7 @@ use std::{
 };
 
 use oncegate_tests::{
+    canary::Finder,
     sidecar::Home,
     wait::{PATIENCE, until},
     wire::Wire,
@@ -175,5 +176,6 @@ fn spoken<S: Read + Write + Send>(mut stream: S, bytes: &[u8], goodbye: impl FnO
     }
     let mut heard = Vec::new();
     drop(stream.read_to_end(&mut heard));
+    Finder::everything().nowhere_in("what an attacker heard", &heard);
     heard
 }

@@ -9,6 +9,8 @@ import sqlite3
 import subprocess
 import time
 
+import canary
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = pathlib.Path(os.environ.get("ONCEGATE_BIN") or ROOT / "target" / "debug" / "oncegate")
 PATIENCE_S = 40
@@ -56,6 +58,10 @@ class Sidecar:
         self.folder = folder
         self.callers = callers
         self.secrets = secrets or {}
+        # What nobody may read, by its name: looked for in what commands print, and in the folder when it ends.
+        self.canaries = {**self.secrets, **{f"the key of {name}": caller.key for name, caller in callers.items()}}
+        # Names of files in which they stand rightly.
+        self.holds_secrets = set()
         self.config = folder / "oncegate.toml"
         lines = [_declared(name, caller) for name, caller in callers.items()]
         self.config.write_text("\n".join([USUAL, *lines, declared]))
@@ -95,13 +101,22 @@ class Sidecar:
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
+        self.shows_no_secret()
+
+    def shows_no_secret(self):
+        """Looks through the files of its folder: the record and its log, managed files, its own log at debug level."""
+        return canary.nowhere_below(self.canaries, self.folder, self.holds_secrets)
+
+    def _showing_nothing(self, done):
+        canary.nowhere_in(self.canaries, "what a command printed", (done.stdout + done.stderr).encode())
+        return done
 
     def cli(self, *arguments, caller="ops"):
         """A command that talks to the running sidecar."""
         environment = self._environment(ONCEGATE_URL=self.url, ONCEGATE_KEY=self.callers[caller].key)
-        return subprocess.run(
+        return self._showing_nothing(subprocess.run(
             [BINARY, *arguments, "--config", self.config], env=environment, stdin=subprocess.DEVNULL,
-            capture_output=True, text=True, timeout=PATIENCE_S)
+            capture_output=True, text=True, timeout=PATIENCE_S))
 
     def data(self, *arguments):
         done = self.cli(*arguments, "--json")
@@ -128,9 +143,4 @@ class Sidecar:
             env=self._environment(**self.secrets), stdin=subprocess.DEVNULL, capture_output=True,
             text=True, timeout=2 * PATIENCE_S)
         assert done.returncode == 0, done
-        return done
-
-    def shows(self, secret):
-        """The files of its folder, its log among them, in which the secret can be read."""
-        files = [file for file in self.folder.iterdir() if file.is_file()]
-        return [file for file in files if secret.encode() in file.read_bytes()]
+        return self._showing_nothing(done)

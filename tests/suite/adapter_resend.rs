@@ -51,8 +51,8 @@ amount = 3
 "#
         ));
         let home = Home::new(&conf);
-        std::fs::write(home.path("send.key"), SEND_KEY).unwrap();
-        std::fs::write(home.path("read.key"), READ_KEY).unwrap();
+        home.write_secret("send.key", SEND_KEY);
+        home.write_secret("read.key", READ_KEY);
         Post { books, provider, home }
     }
 

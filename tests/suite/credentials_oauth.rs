@@ -6,12 +6,12 @@ use oncegate_tests::{
     agent::Ask,
     answer::Answer,
     binary::Build,
-    conf::Conf,
+    conf::{CLIENT_SECRET, Conf, TOKEN_FIRST as FIRST, TOKEN_SECOND as SECOND},
     dead::Refusing,
     gate::Gate,
     provider::Provider,
     script::Reply,
-    sidecar::{Home, Sidecar},
+    sidecar::{Home, Sidecar, TRACED},
 };
 use serde_json::json;
 
@@ -21,9 +21,6 @@ use crate::{
 };
 
 const LOGIN: &str = "login.test";
-const CLIENT_SECRET: &str = "cs_test_7Hq2mZ0Lw9";
-const FIRST: &str = "at_test_first_4Rb8vK";
-const SECOND: &str = "at_test_second_Xn3pQd";
 
 /// The desk, and where its tokens are minted.
 struct Office {
@@ -70,7 +67,8 @@ impl Office {
     }
 
     fn serve(&self) -> Sidecar {
-        self.home.serve_with(Build::Plain, &[("CLIENT_SECRET", CLIENT_SECRET)])
+        let given = [&[("CLIENT_SECRET", CLIENT_SECRET)][..], &TRACED].concat();
+        self.home.serve_with(Build::Plain, &given)
     }
 
     /// The next mint gives this token.

@@ -6,11 +6,11 @@ use oncegate_tests::{
     agent::Ask,
     answer::Answer,
     binary::Build,
-    conf::Conf,
+    conf::{AWS_KEY_ID as KEY_ID, AWS_SECRET as SECRET, AWS_SESSION as SESSION, Conf},
     provider::Provider,
     record::Request,
     script::Reply,
-    sidecar::{Home, Sidecar},
+    sidecar::{Home, Sidecar, TRACED},
 };
 use ring::hmac;
 use serde_json::json;
@@ -20,9 +20,6 @@ use crate::law::{approval_in, ops};
 
 const BUCKET: &str = "bucket.s3.eu-central-1.amazonaws.com";
 const QUEUE: &str = "sqs.eu-central-1.amazonaws.com";
-const KEY_ID: &str = "AKIATESTONLY00000001";
-const SECRET: &str = "sk_test_aws/Wn4k+9vQ2";
-const SESSION: &str = "st_test_session/8Lm=";
 /// What the agent's library signs with.
 const DUMMY: &str = "AWS4-HMAC-SHA256 Credential=AKIADUMMY/20200101/eu-central-1/s3/aws4_request, SignedHeaders=host, Signature=00";
 
@@ -154,7 +151,7 @@ impl Cloud {
 
     fn serve(&self) -> Sidecar {
         let env = [("AWS_ID", KEY_ID), ("AWS_SECRET", SECRET), ("AWS_SESSION", SESSION)];
-        self.home.serve_with(Build::Plain, &env)
+        self.home.serve_with(Build::Plain, &[&env[..], &TRACED].concat())
     }
 
     fn last(&self) -> Request {

@@ -52,7 +52,7 @@ fn a_caller_by_a_port_of_its_own() {
     let text = stripe_conf(shop.provider.addr()).text();
     let listen = format!("[callers.billing-agent]\nlisten = \"127.0.0.1:{port}\"");
     shop.home.write(&text.replace("[callers.billing-agent]", &listen));
-    let sidecar = shop.home.serve();
+    let sidecar = shop.home.serve_traced();
     let ca = std::fs::read_to_string(shop.home.path("ca/ca.pem")).unwrap();
     let agent =
         Agent::new(format!("127.0.0.1:{port}").parse().unwrap(), &ca, "billing-agent", "").authorized(None);

@@ -17,7 +17,7 @@ use crate::shop::{REFUND, Shop, VARIED};
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
-fn metrics(sidecar: &Sidecar, key: Option<&str>) -> Answer {
+pub(crate) fn metrics(sidecar: &Sidecar, key: Option<&str>) -> Answer {
     let mut tcp = TcpStream::connect(sidecar.control).unwrap();
     tcp.set_read_timeout(Some(PATIENCE)).unwrap();
     let (host, key) =
@@ -45,7 +45,7 @@ fn history(shop: &Shop, sidecar: &Sidecar) -> String {
 #[test]
 fn metrics_tell_the_history_and_nothing_else() {
     let shop = Shop::open();
-    let sidecar = shop.home.serve();
+    let sidecar = shop.home.serve_traced();
     history(&shop, &sidecar);
     assert_eq!(metrics(&sidecar, None).status, 401);
     let answer = metrics(&sidecar, Some(BILLING_KEY));

@@ -183,7 +183,7 @@ fn lengths_parts_and_answers_without_a_body_are_passed_on_as_they_are() {
 #[test]
 fn fields_and_reason_phrase_carry_no_credential() {
     let shop = Shop::open();
-    let sidecar = shop.home.serve();
+    let sidecar = shop.home.serve_traced();
     let escaped: String = CREDENTIAL.bytes().map(|byte| format!("%{byte:02X}")).collect();
     let partly = CREDENTIAL.replace('_', "%5F");
     shop.provider.on_read(Reply::raw(format!(

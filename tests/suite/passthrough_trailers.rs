@@ -33,7 +33,7 @@ fn read(tunnel: &mut Tunnel) -> (String, String, Vec<String>) {
 #[test]
 fn an_answers_trailers_reach_who_asked_for_them() {
     let shop = Shop::open();
-    let sidecar = shop.home.serve();
+    let sidecar = shop.home.serve_traced();
     let mut tunnel = sidecar.billing().tunnel("api.stripe.com");
     shop.provider.on_read(answer_with_trailers());
     tunnel.start(&Ask::get("/v1/events").field("TE", "trailers").field("Connection", "te"));

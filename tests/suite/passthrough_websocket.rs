@@ -57,7 +57,7 @@ fn open(tunnel: &mut Tunnel) {
 #[test]
 fn both_sides_talk_and_the_credential_is_not_heard() {
     let shop = Shop::open_with(with_websockets);
-    let sidecar = shop.home.serve();
+    let sidecar = shop.home.serve_traced();
     let (heard, hears) = mpsc::channel();
     let gate = Gate::default();
     shop.provider.on_read(

@@ -7,7 +7,7 @@ use oncegate_tests::{
     agent::Ask,
     answer::Answer,
     binary::Build,
-    conf::{Conf, stripe_conf},
+    conf::{Conf, FILE_FIRST, stripe_conf},
     dead::Refusing,
     provider::Provider,
     script::Reply,
@@ -239,12 +239,12 @@ fn credential_unavailable() -> Answer {
         Conf { rest, ..conf }
     });
     let file = shop.home.path("stripe.key");
-    fs::write(&file, "sk_test_of_a_file").unwrap();
+    shop.home.write_secret("stripe.key", FILE_FIRST);
     let sidecar = shop.home.serve_with(Build::Plain, &[]);
     fs::remove_file(&file).unwrap();
     let answer = sidecar.billing().refund(None, REFUND);
     assert_eq!((shop.writes(), shop.home.money()), (0, (0, 0, 0)));
-    fs::write(&file, "sk_test_of_a_file").unwrap();
+    shop.home.write_secret("stripe.key", FILE_FIRST);
     let next = sidecar.billing().refund(None, REFUND);
     assert_eq!((next.status, shop.writes()), (200, 1), "it is there again: {next:?}");
     answer

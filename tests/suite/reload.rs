@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use oncegate_tests::{
     agent::{Agent, Ask},
-    conf::{BILLING_KEY, Conf, digest, stripe_conf},
+    conf::{BILLING_KEY, Conf, FILE_FIRST, FILE_SECOND, digest, stripe_conf},
     gate::Gate,
     provider::Provider,
     script::Reply,
@@ -213,13 +213,13 @@ fn a_rotated_secret_is_used_inside_an_open_tunnel() {
             ..conf
         }
     });
-    fs::write(shop.home.path("stripe.key"), "sk_test_first\n").unwrap();
-    let sidecar = shop.home.serve();
+    shop.home.write_secret("stripe.key", &format!("{FILE_FIRST}\n"));
+    let sidecar = shop.home.serve_traced();
     let mut tunnel = sidecar.billing().tunnel("api.stripe.com");
     assert_eq!(tunnel.ask(&Ask::refund(REFUND)).status, 200);
-    fs::write(shop.home.path("stripe.key"), "sk_test_second\n").unwrap();
+    shop.home.write_secret("stripe.key", &format!("{FILE_SECOND}\n"));
     assert_eq!(tunnel.ask(&Ask::refund("payment_intent=pi_2&amount=100")).status, 200);
-    assert_eq!(credentials(&shop), ["Bearer sk_test_first", "Bearer sk_test_second"]);
+    assert_eq!(credentials(&shop), [format!("Bearer {FILE_FIRST}"), format!("Bearer {FILE_SECOND}")]);
 }
 
 #[test]

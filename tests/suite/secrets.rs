@@ -5,7 +5,7 @@ use std::{fs, net::SocketAddr};
 use oncegate_tests::{
     agent::Ask,
     answer::Answer,
-    conf::{BILLING_KEY, Conf, digest},
+    conf::{BILLING_KEY, Conf, VAULT_FIRST as FIRST, VAULT_SECOND as SECOND, digest},
     sidecar::{Home, Sidecar},
     wait::until,
 };
@@ -16,8 +16,6 @@ use crate::{
     shop::{REFUND, Shop},
 };
 
-const FIRST: &str = "sk_test_vault_first_8Kq2";
-const SECOND: &str = "sk_test_vault_second_Zr5T";
 const VAULT_KEY: &str = "[vault]\nkey = { file = \"vault.key\" }\n";
 /// Stripe's host and action, and the secret that they name declared by nobody yet.
 const HOST: &str = r#"
@@ -33,8 +31,9 @@ fn put(sidecar: &Sidecar, name: &str, body: &Value) -> Answer {
 /// A shop whose configuration names no secret, with a key for the vault if wanted.
 fn shop(key: Option<&str>) -> (Shop, SocketAddr) {
     let shop = Shop::open_with(|_| Conf::default().with(if key.is_some() { VAULT_KEY } else { "" }));
-    if let Some(key) = key {
-        fs::write(shop.home.path("vault.key"), key).unwrap();
+    match key {
+        Some(key) => shop.home.write_secret("vault.key", key),
+        None => shop.home.holds_secrets("managed/vault.json", "a vault without a key is not encrypted"),
     }
     let at = shop.provider.addr();
     (shop, at)
@@ -62,7 +61,7 @@ const KEY: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccdde
 #[test]
 fn put_rotated_used_and_never_read_back() {
     let (shop, at) = shop(Some(KEY));
-    let sidecar = shop.home.serve();
+    let sidecar = shop.home.serve_traced();
     let made = put(&sidecar, "STRIPE_KEY", &json!({ "value": FIRST, "description": "refunds" }));
     assert_eq!(made.status, 201, "{made:?}");
     let made = data(&made);
@@ -178,6 +177,7 @@ fn what_a_person_declared_is_changed_where_they_wrote_it() {
         oncegate_tests::conf::stripe_conf(at)
             .with("[secrets.OURS]\nfrom = { vault = true }\nallowed_hosts = [\"api.stripe.com\"]\n")
     });
+    shop.home.holds_secrets("managed/vault.json", "a vault without a key is not encrypted");
     let sidecar = shop.home.serve();
     let theirs = put(&sidecar, "STRIPE_KEY", &json!({ "value": FIRST }));
     says_no(&theirs, 409, "CONFLICT", "declared_in_file");

@@ -34,7 +34,7 @@ fn open(conf: impl FnOnce(Conf) -> Conf) -> Shop {
 #[test]
 fn a_client_that_knows_no_proxy_is_governed() {
     let shop = open(|conf| conf);
-    let sidecar = shop.home.serve();
+    let sidecar = shop.home.serve_traced();
     let agent = agent(&sidecar);
     shop.books.lose(1);
     let mut tunnel = agent.straight("api.stripe.com", true).unwrap();

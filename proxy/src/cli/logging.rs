@@ -10,13 +10,23 @@ use tracing_subscriber::fmt;
 
 use super::exit::Stop;
 
+/// The watcher of the configuration's folder tells of each change in it at `trace`. Where the log is written into that
+/// folder, each line would be a change, and so the cause of the next one.
+const NOT_OF_ITSELF: &str = "notify=info";
+
+/// The library that signs for AWS writes the identity that it signs with at `trace`, and the name of a key is declared as
+/// a secret. Secrets are logged at no level: this goes behind what the operator wants.
+const NOT_OF_SECRETS: &str = "aws_sigv4=info";
+
 /// Starts logging, at `default` unless the configuration or the environment says otherwise.
 pub(crate) fn start(default: &'static str, section: Option<LogSection>) -> Result<(), Stop> {
     let configured = section.and_then(|section| section.level).map_or(default, LogLevel::word);
     let wanted = env::var("ONCEGATE_LOG").unwrap_or_else(|_| configured.to_owned());
-    let filter = EnvFilter::try_new(&wanted).map_err(|error| {
-        Stop::usage(format!("ONCEGATE_LOG is not a filter such as `info,oncegate=debug`: {error}"))
-    })?;
+    // In front: whoever names the watcher in a filter has the last word.
+    let filter =
+        EnvFilter::try_new(format!("{NOT_OF_ITSELF},{wanted},{NOT_OF_SECRETS}")).map_err(|error| {
+            Stop::usage(format!("ONCEGATE_LOG is not a filter such as `info,oncegate=debug`: {error}"))
+        })?;
     let logs = fmt().with_env_filter(filter).with_writer(io::stderr);
     let format = match env::var("ONCEGATE_LOG_FORMAT").as_deref() {
         Ok("json") => LogFormat::Json,

@@ -1,0 +1,141 @@
+//! Whether a credential can be read where it must not be: in what clients are sent, in what commands print, and in
+//! the files that a sidecar leaves behind (database, its log and index, managed files, its own log).
+//!
+//! Every sidecar of the suites is looked through when it ends, and every client while it reads. What is looked for are
+//! the credentials and keys of [`crate::conf`], each in all of [`ENCODINGS`]. A finding names the secret, the encoding
+//! and the place, and never shows the secret itself.
+
+use std::{
+    collections::BTreeSet,
+    fmt, fs,
+    io::ErrorKind,
+    path::{Path, PathBuf},
+    sync::OnceLock,
+};
+
+use aho_corasick::{AhoCorasick, AhoCorasickKind};
+
+use crate::{
+    conf::{CALLER_KEYS, CREDENTIALS, Canary},
+    encodings::ENCODINGS,
+};
+
+/// A secret that was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hit {
+    /// The secret's name.
+    pub name: &'static str,
+    /// How it was written there.
+    pub encoding: &'static str,
+    /// The first byte of it.
+    pub at: usize,
+}
+
+impl fmt::Display for Hit {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(to, "{}, as {}, at byte {}", self.name, self.encoding, self.at)
+    }
+}
+
+/// Looks for some secrets in all encodings, in one pass.
+pub struct Finder {
+    search: AhoCorasick,
+    /// Secret and encoding, in the order in which the search numbers its patterns.
+    meaning: Vec<(&'static str, &'static str)>,
+    longest: usize,
+}
+
+impl Finder {
+    /// For these secrets. An encoding that leaves a secret as another one does is that other one.
+    pub fn of<'a>(secrets: impl IntoIterator<Item = &'a Canary>) -> Finder {
+        let (mut spellings, mut meaning, mut known) = (Vec::new(), Vec::new(), BTreeSet::new());
+        for secret in secrets {
+            for encoding in &ENCODINGS {
+                for spelling in (encoding.spell)(secret.value) {
+                    if known.insert(spelling.clone()) {
+                        spellings.push(spelling);
+                        meaning.push((secret.name, encoding.name));
+                    }
+                }
+            }
+        }
+        let longest = spellings.iter().map(Vec::len).max().unwrap_or(0);
+        let kind = Some(AhoCorasickKind::ContiguousNFA);
+        let search = AhoCorasick::builder().kind(kind).build(spellings).expect("a search");
+        Finder { search, meaning, longest }
+    }
+
+    /// For what an agent, a log or a record may show: no credential, and no key of a caller.
+    pub fn everything() -> &'static Finder {
+        static FINDER: OnceLock<Finder> = OnceLock::new();
+        FINDER.get_or_init(|| Finder::of(CREDENTIALS.iter().chain(&CALLER_KEYS)))
+    }
+
+    /// For what a command prints: `oncegate env` shows the key that it was given.
+    pub fn credentials() -> &'static Finder {
+        static FINDER: OnceLock<Finder> = OnceLock::new();
+        FINDER.get_or_init(|| Finder::of(&CREDENTIALS))
+    }
+
+    /// Bytes that have to be looked at again with those that come after them.
+    pub fn overlap(&self) -> usize {
+        self.longest.saturating_sub(1)
+    }
+
+    /// All that is found in these bytes.
+    pub fn hits(&self, bytes: &[u8]) -> Vec<Hit> {
+        let hit = |found: aho_corasick::Match| {
+            let (name, encoding) = self.meaning[found.pattern().as_usize()];
+            Hit { name, encoding, at: found.start() }
+        };
+        self.search.find_iter(bytes).map(hit).collect()
+    }
+
+    /// Fails the test if anything is found.
+    #[track_caller]
+    pub fn nowhere_in(&self, place: &str, bytes: &[u8]) {
+        if let Some(hit) = self.hits(bytes).first() {
+            panic!("a secret is in {place}: {hit}");
+        }
+    }
+}
+
+/// What is found in the files below a folder, with the file, but in `except`; and how many files there are. Links are not
+/// followed, and a file that goes meanwhile is gone.
+pub fn below(dir: &Path, except: &BTreeSet<PathBuf>) -> (Vec<(PathBuf, Hit)>, usize) {
+    let (mut found, mut files) = (Vec::new(), 0);
+    let mut open = vec![dir.to_owned()];
+    while let Some(dir) = open.pop() {
+        let Some(entries) = there(fs::read_dir(&dir)) else { continue };
+        for entry in entries {
+            let entry = entry.unwrap();
+            let Some(kind) = there(entry.file_type()) else { continue };
+            let path = entry.path();
+            if kind.is_dir() {
+                open.push(path);
+            } else if kind.is_file() && !except.contains(&path) {
+                let Some(bytes) = there(fs::read(&path)) else { continue };
+                files += 1;
+                found.extend(Finder::everything().hits(&bytes).into_iter().map(|hit| (path.clone(), hit)));
+            }
+        }
+    }
+    (found, files)
+}
+
+fn there<T>(read: std::io::Result<T>) -> Option<T> {
+    match read {
+        Ok(read) => Some(read),
+        Err(error) if error.kind() == ErrorKind::NotFound => None,
+        Err(error) => panic!("cannot be looked through: {error}"),
+    }
+}
+
+/// Fails the test if a secret is in a file below the folder; says how many files were looked at.
+#[track_caller]
+pub fn nowhere_below(dir: &Path, except: &BTreeSet<PathBuf>) -> usize {
+    let (found, files) = below(dir, except);
+    let told: Vec<String> = found.iter().map(|(path, hit)| format!("{}: {hit}", path.display())).collect();
+    assert!(told.is_empty(), "a secret is in the folder of a sidecar:\n{}", told.join("\n"));
+    files
+}
