@@ -55,7 +55,8 @@ impl Recording {
                 return Err(Failure::new("trust the recorder", what));
             }
         }
-        Ok(())
+        // Every image is put together from what is in these files.
+        self.stage.shows_a_secret().map_or(Ok(()), |found| Err(Failure::new("keep secrets out", found)))
     }
 
     /// Leaves the folder where it is, for somebody to look at.

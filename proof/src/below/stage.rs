@@ -1,11 +1,12 @@
 //! What a scenario is played on: a bank that counts, and a folder with a configuration.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use oncegate_tests::conf::Conf;
+use oncegate_tests::canary;
+use oncegate_tests::conf::{CREDENTIAL_ENV, Conf};
 use oncegate_tests::gate::Gate;
 use oncegate_tests::provider::{Brain, Provider};
 use oncegate_tests::record::Request;
@@ -89,6 +90,12 @@ impl Stage {
         self.folder().join("oncegate.db")
     }
 
+    /// Where in the folder a secret can be read that must not be there. What the recorder wrote down was sent to the bank.
+    pub(crate) fn shows_a_secret(&self) -> Option<String> {
+        let (hits, _) = canary::below(self.folder(), &BTreeSet::from([self.folder().join("below.log")]));
+        hits.first().map(|(file, hit)| format!("a secret is in {}: {hit}", file.display()))
+    }
+
     /// Leaves the folder where it is, for somebody to look at.
     pub(crate) fn keep(self) -> PathBuf {
         self.folder.keep()
@@ -128,7 +135,19 @@ verify = {{ url = "http://{HOST}/v1/{path}/{{{{input.id}}}}", match = [{{ path =
     };
     let text = Conf::default()
         .timing("2s", "4s")
-        .with(&format!("[hosts.\"{HOST}\"]\nplain = true\nconnect_to = \"127.0.0.1:{port}\"\n"))
+        .with(&format!(
+            r#"
+[secrets.BANK_KEY]
+from = {{ env = "{CREDENTIAL_ENV}" }}
+allowed_hosts = ["{HOST}"]
+allowed_placements = ["header"]
+
+[hosts."{HOST}"]
+credential = {{ header = "Authorization", value = "Bearer {{{{secret:BANK_KEY}}}}" }}
+plain = true
+connect_to = "127.0.0.1:{port}"
+"#
+        ))
         .with(&way("transfer", "transfers", ""))
         .with(&way("order", "orders", "requires_approval = true"))
         .with(&format!(
