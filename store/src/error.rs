@@ -1,9 +1,11 @@
 //! What can go wrong, each with the step at which it did.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use oncegate_policy::id::{EffectId, InvocationId};
+
+use crate::trouble::Trouble;
 
 /// Why a verb did nothing. A refusal is not here: it is an ordinary answer.
 #[derive(Debug, thiserror::Error)]
@@ -96,6 +98,18 @@ pub enum OpenError {
         /// Which file.
         path: PathBuf,
     },
+    /// The file is not what SQLite wrote.
+    #[error(
+        "{} is damaged, or no database at all: keep the file as it is, and restore a backup beside it",
+        path.display()
+    )]
+    Damaged {
+        /// Which file.
+        path: PathBuf,
+        /// The cause.
+        #[source]
+        source: rusqlite::Error,
+    },
     /// The file was written by a later version.
     #[error("{} has schema version {found}, this oncegate knows {known}: use the newer oncegate", path.display())]
     Newer {
@@ -140,4 +154,17 @@ pub enum OpenError {
     /// A thread could not be started.
     #[error("cannot start a thread for the store")]
     Thread(#[source] std::io::Error),
+}
+
+impl OpenError {
+    /// What a statement's failure on the way means.
+    pub(crate) fn database(step: &'static str, path: &Path, source: rusqlite::Error) -> Self {
+        let path = path.to_owned();
+        match Trouble::of(&source) {
+            Some(Trouble::Damaged) => Self::Damaged { path, source },
+            Some(Trouble::Full | Trouble::ReadOnly | Trouble::Locked | Trouble::Disk) | None => {
+                Self::Database { step, path, source }
+            }
+        }
+    }
 }

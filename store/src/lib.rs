@@ -34,6 +34,7 @@ pub mod replay;
 pub mod resolve;
 pub mod stats;
 pub mod sweep;
+pub mod trouble;
 pub mod view;
 
 mod facts;
@@ -56,6 +57,7 @@ pub use preview::{CreatedPreview, NewPreview, PreviewView};
 pub use read::Reader;
 pub use record::Seen;
 pub use stats::StoreStats;
+pub use trouble::Trouble;
 pub use view::{EffectDetail, EffectView, Exposure, SecretNames, StoredRequest, StoredResponse};
 
 /// The memory of one sidecar. Clones share it; the last one to go closes it.

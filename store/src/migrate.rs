@@ -24,7 +24,7 @@ pub(crate) fn upgrade(connection: &mut Connection, path: &Path) -> Result<(), Op
 }
 
 fn run(connection: &mut Connection, path: &Path, steps: &[&str]) -> Result<(), OpenError> {
-    let failed = |source| OpenError::Database { step: "upgrade", path: path.to_owned(), source };
+    let failed = |source| OpenError::database("upgrade", path, source);
     let found = version(connection).map_err(failed)?;
     let known = i64::try_from(steps.len()).unwrap_or(i64::MAX);
     if found > known {
@@ -45,7 +45,7 @@ fn run(connection: &mut Connection, path: &Path, steps: &[&str]) -> Result<(), O
 
 /// For a reader: exactly the version that this program knows.
 pub(crate) fn require(connection: &Connection, path: &Path) -> Result<(), OpenError> {
-    let failed = |source| OpenError::Database { step: "open", path: path.to_owned(), source };
+    let failed = |source| OpenError::database("open", path, source);
     let known = known();
     match version(connection).map_err(failed)? {
         0 => Err(OpenError::NotADatabase { path: path.to_owned() }),

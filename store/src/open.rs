@@ -79,7 +79,7 @@ impl Opened {
         create(path)?;
         let mut connection = writing(path)?;
         migrate::upgrade(&mut connection, path)?;
-        let failed = |source| OpenError::Database { step: "open", path: path.clone(), source };
+        let failed = |source| OpenError::database("open", path, source);
         connection
             .execute("INSERT INTO run (id, started_at) VALUES (?1, ?2)", params![owner.as_str(), now.0])
             .map_err(failed)?;
@@ -164,7 +164,7 @@ fn private() -> OpenOptions {
 
 /// A connection that may write, with every setting that durability rests on asserted.
 pub(crate) fn writing(path: &Path) -> Result<Connection, OpenError> {
-    let failed = |step| move |source| OpenError::Database { step, path: path.to_owned(), source };
+    let failed = |step| move |source| OpenError::database(step, path, source);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).map_err(failed("open"))?;
     configure(&connection).map_err(failed("configure"))?;
@@ -214,7 +214,7 @@ fn require(
 ) -> Result<(), OpenError> {
     let found = connection
         .pragma_query_value(None, setting, |row| row.get::<_, rusqlite::types::Value>(0))
-        .map_err(|source| OpenError::Database { step: "configure", path: path.to_owned(), source })?;
+        .map_err(|source| OpenError::database("configure", path, source))?;
     let found = match found {
         rusqlite::types::Value::Integer(number) => number.to_string(),
         rusqlite::types::Value::Text(text) => text,
@@ -228,9 +228,28 @@ fn require(
     Err(OpenError::Unsafe { path: path.to_owned(), setting, found })
 }
 
+/// Whether a sidecar could serve this database, as far as that can be seen without a change of it: it can be written,
+/// can be read, and is of no later version. What every page holds is not read. One that is not there is made by a start.
+///
+/// # Errors
+/// What is in the way.
+pub fn examine(path: &Path) -> Result<(), OpenError> {
+    if !path.exists() {
+        return Ok(());
+    }
+    let writable = OpenOptions::new().read(true).write(true).open(path).map(drop);
+    writable.map_err(|source| OpenError::File { step: "write", path: path.to_owned(), source })?;
+    match reading(path) {
+        // A file of an earlier version is upgraded by the start, and an empty one is filled.
+        Ok(_) | Err(OpenError::Older { .. }) => Ok(()),
+        Err(_) if path.metadata().is_ok_and(|file| file.len() == 0) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
 /// A connection that can write nothing.
 pub(crate) fn reading(path: &Path) -> Result<Connection, OpenError> {
-    let failed = |source| OpenError::Database { step: "open", path: path.to_owned(), source };
+    let failed = |source| OpenError::database("open", path, source);
     if !path.is_file() {
         return Err(OpenError::NotADatabase { path: path.to_owned() });
     }

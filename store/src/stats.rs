@@ -2,9 +2,11 @@
 //! writer nothing.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::Store;
+use crate::trouble::Trouble;
 
 /// Upper bounds of the buckets of [`CommitTimes`]; above the last one everything is counted together.
 pub const COMMIT_BOUNDS: [Duration; 10] = [
@@ -40,6 +42,8 @@ pub struct StoreStats {
     /// Somebody reads a snapshot that is older than most of the log: the log cannot start over and grows until that
     /// read ends.
     pub log_held: bool,
+    /// What kept the last transaction from being durable; `None` when it was, and nothing was found damaged before.
+    pub trouble: Option<Trouble>,
 }
 
 /// How long transactions took.
@@ -74,6 +78,7 @@ pub(crate) struct Counters {
     max_us: AtomicU64,
     pub(crate) log_pages: AtomicU64,
     pub(crate) log_held: AtomicBool,
+    trouble: Mutex<Option<Trouble>>,
 }
 
 impl Counters {
@@ -95,6 +100,14 @@ impl Counters {
         self.failed_commits.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// What the last transaction met. A file that is damaged in one place may be written in others, and stays damaged.
+    pub(crate) fn met(&self, met: Option<Trouble>) {
+        let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        if *trouble != Some(Trouble::Damaged) {
+            *trouble = met;
+        }
+    }
+
     pub(crate) fn read(&self, queue_depth: usize) -> StoreStats {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         StoreStats {
@@ -110,6 +123,7 @@ impl Counters {
             },
             log_pages: load(&self.log_pages),
             log_held: self.log_held.load(Ordering::Relaxed),
+            trouble: *self.trouble.lock().unwrap_or_else(PoisonError::into_inner),
         }
     }
 }

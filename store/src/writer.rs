@@ -21,6 +21,7 @@ use crate::failpoint::{self, Plant};
 use crate::open;
 use crate::queue::{NotQueued, Queue};
 use crate::stats::{Counters, StoreStats};
+use crate::trouble::Trouble;
 
 /// Jobs in one commit, at most: bounds how long the first of them waits for the last.
 const BATCH_JOBS_MAX: usize = 256;
@@ -73,6 +74,8 @@ pub(crate) trait Job: Send {
     fn step(&self) -> Step;
     /// Whether what it wrote is to be kept.
     fn run(&mut self, tx: &mut Tx<'_>) -> bool;
+    /// What SQLite said no with, if it did.
+    fn fault(&self) -> Option<&rusqlite::Error>;
     /// Tells the one who waits, once the commit is decided.
     fn reply(self: Box<Self>, committed: Result<(), StoreError>);
 }
@@ -97,6 +100,14 @@ where
         let step = self.step.words;
         self.done = self.verb.take().map(|verb| verb(tx).map_err(|fault| StoreError::Failed { step, fault }));
         matches!(self.done, Some(Ok(_)))
+    }
+
+    fn fault(&self) -> Option<&rusqlite::Error> {
+        if let Some(Err(StoreError::Failed { fault: Fault::Database(error), .. })) = &self.done {
+            Some(error)
+        } else {
+            None
+        }
     }
 
     fn reply(self: Box<Self>, committed: Result<(), StoreError>) {
@@ -241,6 +252,10 @@ impl Work {
         let (before, begun) = (self.head.clone(), Instant::now());
         match self.commit(&mut batch) {
             Ok(durable) => {
+                let met = batch.iter().filter_map(|job| job.fault()).find_map(Trouble::of);
+                if durable || met.is_some() {
+                    self.counters.met(met);
+                }
                 if durable {
                     self.counters.committed(batch.len(), begun.elapsed());
                     hit_each(&batch, |step| step.after);
@@ -249,6 +264,7 @@ impl Work {
             }
             Err(source) => {
                 self.counters.failed();
+                self.counters.met(Some(Trouble::of(&source).unwrap_or(Trouble::Disk)));
                 self.head = before;
                 self.undo(batch, source);
             }
@@ -332,8 +348,10 @@ impl Work {
         let kept = catch_unwind(AssertUnwindSafe(|| job.run(&mut tx))).unwrap_or(false);
         if self.connection.is_autocommit() {
             // A full disk or an I/O error: SQLite has rolled everything back by itself, the neighbours too.
-            let why = "the whole transaction was rolled back".to_owned();
-            return Err(rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_ABORT), Some(why)));
+            let said = job.fault().and_then(rusqlite::Error::sqlite_error).copied();
+            let said = said.unwrap_or_else(|| ffi::Error::new(ffi::SQLITE_ABORT));
+            let why = format!("{said}: the whole transaction was rolled back");
+            return Err(rusqlite::Error::SqliteFailure(said, Some(why)));
         }
         Ok(kept)
     }

@@ -5,7 +5,7 @@ use std::{
     fs::{self, File},
     net::SocketAddr,
     path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus, Stdio},
+    process::{Child, ChildStdin, Command, ExitStatus, Stdio},
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering::SeqCst},
@@ -153,12 +153,19 @@ impl Home {
 
     /// The same; what it said if it ended before it served.
     pub fn try_serve(&self, build: Build, env: &[(&str, &str)]) -> Result<Sidecar, Done> {
+        let mut command = self.command(build, &["serve"]);
+        command.envs(env.iter().copied());
+        self.launch(command)
+    }
+
+    /// Starts what a command of [`Home::command`] would start, however it was changed, and waits until it serves. The
+    /// process that is started has to become the sidecar.
+    pub fn launch(&self, mut command: Command) -> Result<Sidecar, Done> {
         let start = self.starts.fetch_add(1, SeqCst);
         let ready = self.path(&format!("ready-{start}.json"));
         let out = self.path(&format!("stdout-{start}.log"));
         let err = self.path(&format!("stderr-{start}.log"));
-        let mut command = self.command(build, &["serve", "--ready-file", &ready.display().to_string()]);
-        command.envs(env.iter().copied());
+        command.arg("--ready-file").arg(&ready);
         command.stdout(File::create(&out).unwrap()).stderr(File::create(&err).unwrap());
         let mut child = command.spawn().unwrap();
         let addresses = until("the sidecar to be ready", || {
@@ -247,6 +254,11 @@ impl Sidecar {
     /// Somebody without a key at another of its listeners.
     pub fn keyless(&self, at: SocketAddr) -> Agent {
         Agent::new(at, &self.ca, "", "").authorized(None)
+    }
+
+    /// What writes to its input, once, if it was started with a pipe for one.
+    pub fn stdin(&mut self) -> Option<ChildStdin> {
+        self.child.stdin.take()
     }
 
     /// Its process id.

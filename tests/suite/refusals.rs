@@ -327,6 +327,8 @@ fn store_unavailable() -> Answer {
         let lock = other.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).unwrap();
         let answer = sidecar.billing().refund(None, REFUND);
         assert_eq!(shop.writes(), 0, "nothing is sent that cannot be recorded");
+        let read = sidecar.billing().ask("api.stripe.com", &Ask::get("/v1/payment_intents/pi_1"));
+        assert_eq!(read.status, 200, "reads pass: {read:?}");
         lock.rollback().unwrap();
         let next = sidecar.billing().refund(None, REFUND);
         assert_eq!(next.status, 200, "and it goes on by itself: {next:?}");

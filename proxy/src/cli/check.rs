@@ -1,10 +1,11 @@
 //! `oncegate check`: every fault at once, as `file:line:column: message`. Beside what the configuration says, it
-//! judges whether the files and variables that it names can be had. Sends nothing and changes nothing.
+//! judges whether the files, variables and the database that it names can be had. Sends nothing and changes nothing.
 
 use clap::Args;
 use oncegate_certs::{Authority, upstream_config};
 use oncegate_config::Fault;
 use oncegate_config::model::SecretSource;
+use oncegate_store::open;
 use serde_json::{Value, json};
 
 use super::exit::{Exit, Stop, chain};
@@ -95,6 +96,9 @@ async fn out_of_reach(loaded: &Loaded, texts: &[Text]) -> Vec<Fault> {
             let place = find_member(texts, "ca_file", &file.display().to_string());
             faults.push(place.fault(format!("ca_file {} cannot be used: {why}", file.display())));
         }
+    }
+    if let Err(error) = open::examine(&loaded.database()) {
+        faults.push(locate(texts, "store", "", "path").fault(chain(&error)));
     }
     if let Some(files) = &loaded.config.control.tls
         && let Err(error) = tls::load(files, &loaded.directory)

@@ -27,7 +27,9 @@ pub(crate) fn start(default: &'static str, section: Option<LogSection>) -> Resul
         EnvFilter::try_new(format!("{NOT_OF_ITSELF},{wanted},{NOT_OF_SECRETS}")).map_err(|error| {
             Stop::usage(format!("ONCEGATE_LOG is not a filter such as `info,oncegate=debug`: {error}"))
         })?;
-    let logs = fmt().with_env_filter(filter).with_writer(io::stderr);
+    // A line that cannot be written (a full disk under the log) is lost. Saying so on the same standard error would panic,
+    // in the middle of whatever was being logged.
+    let logs = fmt().with_env_filter(filter).with_writer(io::stderr).log_internal_errors(false);
     let format = match env::var("ONCEGATE_LOG_FORMAT").as_deref() {
         Ok("json") => LogFormat::Json,
         Ok("text") => LogFormat::Text,

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 
 use oncegate_policy::limit::Period;
 use oncegate_store::admit::Admitted;
-use oncegate_store::{Hand, Store, StoreError};
+use oncegate_store::{Hand, Store, StoreError, Trouble};
 
 use crate::support::{Memory, NOON, limit, options, owner};
 
@@ -84,6 +84,8 @@ fn a_full_disk_refuses_and_loses_nothing() {
         }
     }
     assert!(refused > 100, "only {refused} of 200");
+    assert_eq!(store.stats().trouble, Some(Trouble::Full));
+    assert_eq!(done(&mut hand, store.trouble()), None, "what changes nothing needs no room");
     hand.fill_disk(false).unwrap();
     assert_eq!(permit.effect(), &effect.id);
     assert!(matches!(

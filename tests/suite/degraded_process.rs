@@ -1,0 +1,132 @@
+//! A process that runs out of descriptors, or is told to stop with writes on their way.
+
+use std::{
+    io::Write,
+    thread,
+    time::{Duration, Instant},
+};
+
+use oncegate_tests::{
+    agent::Ask,
+    conf::stripe_conf,
+    gate::Gate,
+    script::{Act, Reply, When},
+    wait::{PATIENCE, until},
+};
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, kill_process, prlimit};
+
+use crate::{
+    degraded::{pid, ready},
+    shop::{REFUND, Shop},
+};
+
+/// Lines of the log that a listener may write in a second in which it can accept nobody.
+const COMPLAINTS_MAX: usize = 40;
+
+#[test]
+fn without_descriptors_nobody_is_accepted_until_there_are_some() {
+    let shop = Shop::open();
+    let sidecar = shop.home.serve();
+    let mut tunnel = sidecar.billing().tunnel("api.stripe.com");
+    let before = tunnel.ask(&Ask::get("/v1/payment_intents/pi_1"));
+    assert_eq!(before.status, 200, "{before:?}");
+    let usual = getrlimit(Resource::Nofile);
+    prlimit(pid(&sidecar), Resource::Nofile, Rlimit { current: Some(3), maximum: usual.maximum }).unwrap();
+
+    // Somebody waits to be accepted; and whoever is inside is told that nothing was sent, which frees its hold.
+    let agent = sidecar.billing();
+    let mut waiting = agent.connect();
+    let connect = format!(
+        "CONNECT api.stripe.com:443 HTTP/1.1\r\nHost: api.stripe.com:443\r\nProxy-Authorization: {}\r\n\r\n",
+        agent.basic()
+    );
+    waiting.stream.write_all(connect.as_bytes()).unwrap();
+    waiting.stream.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+    assert!(waiting.head().is_err(), "there is no descriptor for it");
+    let complaints = sidecar.log().matches("could not be accepted").count();
+    assert!((1..COMPLAINTS_MAX).contains(&complaints), "{complaints} in a second");
+    let unsent = tunnel.ask(&Ask::refund(REFUND));
+    assert_eq!((unsent.outcome(), shop.writes()), ("failed", 0), "{unsent:?}");
+    assert_eq!(shop.home.money(), (0, 0, 0), "what never left holds nothing");
+
+    prlimit(pid(&sidecar), Resource::Nofile, usual).unwrap();
+    waiting.stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let accepted = waiting.head().unwrap().expect("an answer");
+    assert!(accepted.line.contains(" 200 "), "{accepted:?}");
+    assert_eq!(ready(&shop.home, &sidecar).code, 0);
+    assert_eq!(agent.refund(None, "payment_intent=pi_2&amount=200").status, 200);
+    assert_eq!((shop.writes(), shop.home.money()), (1, (200, 0, 0)));
+}
+
+/// A provider that never answers, to `n` writes.
+fn hang(shop: &Shop, n: usize) -> Gate {
+    let gate = Gate::default();
+    for _ in 0..n {
+        shop.provider.on_write(Reply { when: When::Whole, acts: vec![Act::UntilEnd(gate.clone())] });
+    }
+    gate
+}
+
+/// The writes that are on their way are given as long as their provider is; then they are unknown, and the end is in order.
+#[test]
+fn a_stop_waits_for_writes_as_long_as_their_provider_may_take() {
+    const WRITES: u64 = 5;
+    let shop = Shop::open_with(|at| stripe_conf(at).timing("500ms", "1s"));
+    let gate = hang(&shop, 5);
+    let sidecar = shop.home.serve();
+    let agents: Vec<_> = (0..WRITES)
+        .map(|n| {
+            let agent = sidecar.billing();
+            thread::spawn(move || agent.refund(None, &format!("payment_intent=pi_{n}&amount=100")))
+        })
+        .collect();
+    shop.provider.record().wait_writes(5);
+    let begun = Instant::now();
+    assert_eq!(sidecar.stop(), 0, "an end in order");
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    for agent in agents {
+        agent.join().unwrap().assert_unknown();
+    }
+    assert_eq!(shop.home.unresolved().len(), 5);
+    assert!(
+        shop.home.unresolved().iter().all(|row| row["stage"] == "reconciling"),
+        "none is left to the sweep"
+    );
+    assert_eq!(shop.home.money(), (0, 100 * WRITES, 100 * WRITES));
+    gate.open();
+}
+
+/// A second signal waits for nobody: what was on its way is left to the next start, and is held.
+#[test]
+fn a_second_signal_leaves_writes_to_the_next_start() {
+    let shop = Shop::open();
+    let gate = hang(&shop, 1);
+    let mut sidecar = shop.home.serve();
+    let agent = sidecar.billing();
+    let cut = thread::spawn(move || {
+        let mut tunnel = agent.tunnel("api.stripe.com");
+        tunnel.start(&Ask::refund(REFUND));
+        tunnel.answer()
+    });
+    shop.provider.record().wait_writes(1);
+    let begun = Instant::now();
+    kill_process(pid(&sidecar).unwrap(), Signal::TERM).unwrap();
+    until("the first signal to be heard", || Some(()).filter(|()| sidecar.log().contains("stopping:")));
+    kill_process(pid(&sidecar).unwrap(), Signal::TERM).unwrap();
+    assert_eq!(sidecar.ended(), 1);
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    drop(cut.join().unwrap());
+    assert_eq!(shop.home.unresolved()[0]["stage"], "dispatching");
+    drop(sidecar);
+    let sidecar = shop.home.serve();
+    let swept = until("the sweep", || {
+        let rows = shop.home.unresolved();
+        Some(rows[0].clone()).filter(|row| row["stage"] == "reconciling")
+    });
+    sidecar.billing().refund(None, REFUND).assert_unknown();
+    assert_eq!(
+        (swept["amount"].as_u64(), shop.home.money(), shop.writes()),
+        (Some(12_000), (0, 12_000, 12_000), 1)
+    );
+    gate.open();
+}
