@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use oncegate_store::failpoint::Plant;
 use oncegate_tests::binary::Build;
+use oncegate_tests::canary::Finder;
 use tempfile::TempDir;
 
 use crate::below::child::{Start, Started};
@@ -55,7 +56,11 @@ impl Recording {
                 return Err(Failure::new("trust the recorder", what));
             }
         }
-        // Every image is put together from what is in these files.
+        // Every image is put together from what is in these files; and there was a secret to keep.
+        let sent = self.stage.bank.record().all_bytes();
+        if Finder::credentials().hits(&sent).is_empty() {
+            return Err(Failure::new("send the bank its credential", self.play.name));
+        }
         self.stage.shows_a_secret().map_or(Ok(()), |found| Err(Failure::new("keep secrets out", found)))
     }
 
