@@ -46,7 +46,7 @@ fn make(build: Build) -> PathBuf {
     if build == Build::Failpoints {
         let profile = profile.with_file_name("debug");
         let kept = kept(&profile);
-        cargo(&profile, &["--features", "failpoints"]);
+        cargo(&profile, &["--features", "oncegate/failpoints"]);
         let path = keep(&profile, &kept.join("oncegate-failpoints"));
         cargo(&profile, &[]);
         return path;
@@ -64,7 +64,8 @@ fn kept(profile: &Path) -> PathBuf {
 fn cargo(profile: &Path, more: &[&str]) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let mut build = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    build.args(["build", "--quiet", "-p", "oncegate", "--bin", "oncegate"]).args(more);
+    // Of the whole workspace: with the features that its tests were built with, so that nothing is compiled twice.
+    build.args(["build", "--quiet", "--workspace", "--bin", "oncegate"]).args(more);
     build.arg("--target-dir").arg(profile.parent().unwrap()).current_dir(root);
     if profile.ends_with("release") {
         build.arg("--release");
