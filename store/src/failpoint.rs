@@ -19,6 +19,12 @@ pub const NAMES: &[(&str, &str)] = &[
     ("after_approve_commit", "an approval is durable and its dispatch not claimed"),
     ("before_replay_commit", "a replay is written and not committed: no byte has left"),
     ("after_replay_commit", "a replay is durable and its permit not handed out"),
+    ("before_halt_commit", "a halt, or its end, is not committed"),
+    ("after_halt_commit", "a halt, or its end, is durable and the person was not told"),
+    ("before_limits_commit", "a start or a reload has written the declared limits and not committed them"),
+    ("after_limits_commit", "the declared limits of a start or a reload are durable and not in force yet"),
+    ("before_upgrade_commit", "a start has brought the schema to its version and not committed it"),
+    ("after_upgrade_commit", "the schema is of this version and nothing was opened with it yet"),
 ];
 
 /// A fault that a proof plants on purpose, to see that it would be found. Chosen by `ONCEGATE_PLANT`, and only in a

@@ -11,8 +11,8 @@ use crate::events::Event;
 use crate::row::Columns;
 use crate::writer::{Step, Tx};
 
-const HALT: Step = Step::new("halt");
-const RESUME: Step = Step::new("resume");
+const HALT: Step = Step::new("halt").failing_at("before_halt_commit", "after_halt_commit");
+const RESUME: Step = Step::new("resume").failing_at("before_halt_commit", "after_halt_commit");
 
 /// Why nothing is dispatched.
 #[derive(Clone, Debug, PartialEq, Eq)]

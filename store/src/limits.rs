@@ -16,7 +16,8 @@ use crate::row::Columns;
 use crate::view::Exposure;
 use crate::writer::{Step, Tx};
 
-const SYNC: Step = Step::new("take over the declared limits");
+const SYNC: Step =
+    Step::new("take over the declared limits").failing_at("before_limits_commit", "after_limits_commit");
 const CREATE: Step = Step::new("make a limit");
 const CHANGE: Step = Step::new("change a limit");
 const ARCHIVE: Step = Step::new("archive a limit");

@@ -5,6 +5,7 @@ use std::path::Path;
 use rusqlite::Connection;
 
 use crate::error::OpenError;
+use crate::failpoint;
 
 /// Each brings the database from the version before to its own, its place in the list plus one.
 const STEPS: &[&str] =
@@ -40,7 +41,10 @@ fn run(connection: &mut Connection, path: &Path, steps: &[&str]) -> Result<(), O
         transaction.pragma_update(None, "user_version", number).map_err(failed)?;
     }
     transaction.pragma_update(None, "application_id", APPLICATION_ID).map_err(failed)?;
-    transaction.commit().map_err(failed)
+    failpoint::hit("before_upgrade_commit");
+    transaction.commit().map_err(failed)?;
+    failpoint::hit("after_upgrade_commit");
+    Ok(())
 }
 
 /// For a reader: exactly the version that this program knows.
