@@ -81,6 +81,15 @@ impl Child {
             .ok_or_else(|| Failure::new("read a child's memory", "it cannot be read"))
     }
 
+    /// Open descriptors.
+    ///
+    /// # Errors
+    /// It is gone, or the system does not tell.
+    pub fn descriptors(&self) -> Result<u64, Failure> {
+        let open = fs::read_dir(format!("/proc/{}/fd", self.pid)).during("count a child's descriptors")?;
+        Ok(open.count() as u64)
+    }
+
     /// Lets it end by itself, and ends it if it does not.
     ///
     /// # Errors

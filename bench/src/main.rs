@@ -4,13 +4,14 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
-use oncegate_bench::client::Kind;
+use oncegate_bench::client::{Bounds, Kind};
 use oncegate_bench::measure::{self, Part, Plan};
-use oncegate_bench::report::Report;
 use oncegate_bench::rig::Secret;
 use oncegate_bench::{During, Failure, roles};
+use serde::Serialize;
 
 /// Measures Oncegate beside a minimal interceptor, on loopback
 #[derive(Parser)]
@@ -33,6 +34,26 @@ enum Command {
     Startup(Options),
     /// Bytes on disk per settled effect
     Disk(Options),
+    /// Governed writes to a provider that takes 50 ms
+    Slow(Options),
+    /// As many governed writes as there can be, for a long time: memory, descriptors and log must not grow
+    Sustained {
+        /// How long
+        #[arg(long, default_value_t = 10)]
+        minutes: u64,
+        /// Connections, each with one request at a time
+        #[arg(long, default_value_t = 64)]
+        callers: usize,
+        /// Where the database is made while it runs; it needs about 2 GB for each million writes [default: the system's]
+        #[arg(long)]
+        dir: Option<PathBuf>,
+        /// Where the result is written
+        #[arg(long, default_value = "bench/results")]
+        out: PathBuf,
+        /// The result goes to NAME.json
+        #[arg(long, default_value = "sustained")]
+        name: String,
+    },
     /// The record alone, without a proxy: governed writes into the store, and into the least journal
     Store {
         /// Writes of each line
@@ -100,12 +121,17 @@ fn run(command: Command) -> Result<bool, Failure> {
         Command::ServeOncegate { dir } => return serve(roles::oncegate(&dir)),
         Command::ServeFloor { dir, origin, journal } => return serve(roles::floor(&dir, origin, journal)),
         Command::Store { writes, dir } => return store(writes, dir.as_deref()),
+        Command::Sustained { minutes, callers, dir, out, name } => {
+            let bounds = Bounds { time: Duration::from_secs(60 * minutes), requests: usize::MAX };
+            return sustained(bounds, callers.max(1), dir.unwrap_or_else(std::env::temp_dir), &out, &name);
+        }
         Command::All(options) => (Part::ALL.to_vec(), options),
         Command::Requests(options) => (part(Part::Requests), options),
         Command::Connections(options) => (part(Part::Connections), options),
         Command::Idle(options) => (part(Part::Idle), options),
         Command::Startup(options) => (part(Part::Startup), options),
         Command::Disk(options) => (part(Part::Disk), options),
+        Command::Slow(options) => (part(Part::Slow), options),
     };
     let mut plan = if options.short { Plan::short() } else { Plan::full() };
     plan.parts = parts;
@@ -126,7 +152,16 @@ fn run(command: Command) -> Result<bool, Failure> {
     Ok(report.errors == 0 && report.counted.exact())
 }
 
-/// A child: the runtime of `oncegate serve`.
+fn sustained(bounds: Bounds, callers: usize, dir: PathBuf, out: &Path, name: &str) -> Result<bool, Failure> {
+    let program = std::env::current_exe().during("find this program")?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().during("start a runtime")?;
+    let ended = runtime.block_on(measure::sustained::run(&program, &dir, callers, bounds))?;
+    say(&ended.text());
+    keep(out, name, &ended)?;
+    Ok(ended.errors == 0 && ended.counted.exact() && ended.flat())
+}
+
 fn store(writes: u64, dir: Option<&Path>) -> Result<bool, Failure> {
     let made = match dir {
         Some(dir) => tempfile::tempdir_in(dir),
@@ -140,6 +175,7 @@ fn store(writes: u64, dir: Option<&Path>) -> Result<bool, Failure> {
     Ok(true)
 }
 
+/// A child: the runtime of `oncegate serve`.
 fn serve(role: impl Future<Output = Result<(), Failure>>) -> Result<bool, Failure> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().during("start a runtime")?;
@@ -148,7 +184,7 @@ fn serve(role: impl Future<Output = Result<(), Failure>>) -> Result<bool, Failur
     served.map(|()| true)
 }
 
-fn keep(out: &Path, name: &str, report: &Report) -> Result<(), Failure> {
+fn keep(out: &Path, name: &str, report: &impl Serialize) -> Result<(), Failure> {
     fs::create_dir_all(out).during("make the directory for results")?;
     let path = out.join(format!("{name}.json"));
     let text = serde_json::to_string_pretty(report).during("write the results")?;

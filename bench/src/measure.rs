@@ -6,6 +6,8 @@ pub mod ledger;
 pub mod machine;
 pub mod processes;
 pub mod requests;
+pub mod slow;
+pub mod sustained;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -28,11 +30,14 @@ pub enum Part {
     Startup,
     /// Bytes on disk per settled effect.
     Disk,
+    /// Governed writes to a provider that takes its time.
+    Slow,
 }
 
 impl Part {
     /// All of them, in the order in which they run.
-    pub const ALL: [Self; 5] = [Self::Idle, Self::Requests, Self::Connections, Self::Startup, Self::Disk];
+    pub const ALL: [Self; 6] =
+        [Self::Idle, Self::Requests, Self::Connections, Self::Startup, Self::Disk, Self::Slow];
 }
 
 /// How much is measured.
@@ -124,6 +129,7 @@ pub async fn run(program: &std::path::Path, plan: &Plan) -> Result<Report, Failu
             Part::Idle => processes::idle(&mut rig, plan, &mut report).await?,
             Part::Startup => processes::startup(&mut rig, plan, &mut report).await?,
             Part::Disk => processes::disk(&mut rig, plan, &mut report).await?,
+            Part::Slow => slow::measure(&mut rig, plan, &mut report).await?,
         }
     }
     report.machine.load[1] = machine::load();

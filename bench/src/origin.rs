@@ -5,6 +5,7 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
@@ -50,6 +51,8 @@ pub struct Origin {
     pub addr: SocketAddr,
     /// What arrived.
     pub counts: Arc<Counts>,
+    /// How long it takes for each answer, in milliseconds; 0 unless a measurement wants a slow provider.
+    pub takes_ms: Arc<AtomicU64>,
     _stop: oneshot::Sender<()>,
 }
 
@@ -68,39 +71,49 @@ impl Origin {
             .during("start the origin's runtime")?;
         let counts = Arc::new(Counts::default());
         let (stop, stopped) = oneshot::channel();
-        let known = Arc::clone(&counts);
+        let takes_ms = Arc::new(AtomicU64::new(0));
+        let (known, takes) = (Arc::clone(&counts), Arc::clone(&takes_ms));
         let serve = move || {
             runtime.block_on(async move {
                 tokio::select! {
-                    () = accept(listener, TlsAcceptor::from(tls), known) => {}
+                    () = accept(listener, TlsAcceptor::from(tls), known, takes) => {}
                     _ = stopped => {}
                 }
             });
         };
         std::thread::Builder::new().name("origin".to_owned()).spawn(serve).during("start the origin")?;
-        Ok(Self { addr, counts, _stop: stop })
+        Ok(Self { addr, counts, takes_ms, _stop: stop })
     }
 }
 
-async fn accept(listener: std::net::TcpListener, tls: TlsAcceptor, counts: Arc<Counts>) {
+async fn accept(
+    listener: std::net::TcpListener,
+    tls: TlsAcceptor,
+    counts: Arc<Counts>,
+    takes_ms: Arc<AtomicU64>,
+) {
     let Ok(listener) = TcpListener::from_std(listener) else { return };
     while let Ok((stream, _)) = listener.accept().await {
-        tokio::spawn(serve(stream, tls.clone(), Arc::clone(&counts)));
+        tokio::spawn(serve(stream, tls.clone(), Arc::clone(&counts), Arc::clone(&takes_ms)));
     }
 }
 
-async fn serve(stream: TcpStream, tls: TlsAcceptor, counts: Arc<Counts>) {
+async fn serve(stream: TcpStream, tls: TlsAcceptor, counts: Arc<Counts>, takes_ms: Arc<AtomicU64>) {
     if stream.set_nodelay(true).is_err() {
         return;
     }
     let Ok(stream) = tls.accept(stream).await else { return };
     counts.connections.fetch_add(1, Ordering::Relaxed);
-    let answer = service_fn(|request| answer(request, &counts));
+    let answer = service_fn(|request| answer(request, &counts, &takes_ms));
     // A proxy that closes a connection is no fault: what matters is counted above and at the client.
     drop(http1::Builder::new().serve_connection(TokioIo::new(stream), answer).await);
 }
 
-async fn answer(request: Request<Incoming>, counts: &Counts) -> Result<Response<Full<Bytes>>, Infallible> {
+async fn answer(
+    request: Request<Incoming>,
+    counts: &Counts,
+    takes_ms: &AtomicU64,
+) -> Result<Response<Full<Bytes>>, Infallible> {
     let known = request.headers().get(AUTHORIZATION).is_some_and(|value| value == CREDENTIAL);
     let writes = request.method() == Method::POST;
     let path = request.uri().path().to_owned();
@@ -110,6 +123,10 @@ async fn answer(request: Request<Incoming>, counts: &Counts) -> Result<Response<
         let mut refused = Response::new(Full::new(Bytes::new()));
         *refused.status_mut() = StatusCode::UNAUTHORIZED;
         return Ok(refused);
+    }
+    let takes = takes_ms.load(Ordering::Relaxed);
+    if takes > 0 {
+        tokio::time::sleep(Duration::from_millis(takes)).await;
     }
     if writes {
         counts.writes.fetch_add(1, Ordering::Relaxed);

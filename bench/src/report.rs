@@ -37,6 +37,8 @@ pub struct Report {
     pub startup: Vec<Startup>,
     /// Bytes on disk.
     pub disk: Option<Disk>,
+    /// A provider that takes its time.
+    pub slow: Option<Slow>,
     /// Each end's count of what was asked.
     pub counted: Counted,
     /// Answers that were not as they should be, and connections that broke.
@@ -168,6 +170,21 @@ pub struct Disk {
     pub bytes_per_effect: f64,
 }
 
+/// Governed writes to a provider that takes its time.
+#[derive(Debug, Serialize)]
+pub struct Slow {
+    /// How long the provider takes, in milliseconds.
+    pub takes_ms: u64,
+    /// Connections, each with one request at a time.
+    pub callers: usize,
+    /// The middle answer on the direct way, in microseconds.
+    pub direct_us: Spread,
+    /// The same through Oncegate.
+    pub oncegate_us: Spread,
+    /// What Oncegate adds to the direct one of the same round, in hundredths of it.
+    pub added_percent: Spread,
+}
+
 impl Report {
     /// Everything as tables.
     #[must_use]
@@ -215,6 +232,17 @@ impl Report {
                 out,
                 "{:.0} bytes on disk per effect ({} of them, {} B bodies)",
                 disk.bytes_per_effect, disk.effects, disk.body_bytes
+            )?;
+        }
+        if let Some(slow) = &self.slow {
+            writeln!(
+                out,
+                "{} callers, a provider that takes {} ms: p50 {} us direct, {} us governed, {} % more",
+                slow.callers,
+                slow.takes_ms,
+                spread(&slow.direct_us, 0),
+                spread(&slow.oncegate_us, 0),
+                spread(&slow.added_percent, 1)
             )?;
         }
         out.push_str(&targets::table(&self.targets, !self.short && !noisy));

@@ -87,16 +87,18 @@ fn connections(report: &Report) -> [Option<Judged>; 4] {
     ]
 }
 
-fn processes(report: &Report) -> [Option<Judged>; 4] {
+fn processes(report: &Report) -> [Option<Judged>; 5] {
     let idle = report.idle.iter().find(|idle| idle.way == "oncegate");
     // The one that goes on with a database; an empty directory costs a new CA once.
     let again = report.startup.iter().find(|one| one.way == "oncegate" && one.effects.is_some());
+    let slow = report.slow.as_ref().map(|slow| slow.added_percent.median);
     let bytes = report.disk.as_ref().map(|disk| disk.bytes_per_effect);
     [
         at_most("resident when idle, MiB", idle.map(|idle| idle.rss_mib), Some(16.0), 10.0),
         at_most("idle tunnel, KiB", idle.map(|idle| idle.used_kib), Some(44.0), 20.0),
         at_most("start to first answer, ms", again.map(|one| one.ms.median), Some(50.0), 15.0),
         at_most("bytes per settled effect", bytes, Some(3000.0), 2200.0),
+        at_most("added by the commits, provider of 50 ms, %", slow, Some(10.0), 6.0),
     ]
 }
 
