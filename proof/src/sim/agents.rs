@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use oncegate::upstream::wire::Stream;
+use oncegate_tests::canary::Finder;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 
@@ -147,6 +148,9 @@ impl Agents {
             world.note(("unheard", done.call.number));
             return;
         };
+        if let Some(hit) = Finder::credentials().hits(&answer.bytes()).first() {
+            world.violated("I10: no credential in an answer", hit.to_string());
+        }
         let said = Said::of(answer);
         let effect = said.effect.as_deref().map(|effect| world.number(effect));
         world.note((done.call.number, said.status, said.outcome.as_str(), effect, said.code.as_str()));

@@ -40,7 +40,7 @@ const QUEUE: usize = 64;
 const SEATS: usize = 256;
 
 /// The secret of the refunds; the provider's answers never hold it.
-const STRIPE_KEY: &str = "sk_test_simulated";
+const STRIPE_KEY: &str = oncegate_tests::conf::CREDENTIAL;
 
 /// What every run of every seed shares: made once, because it takes its time.
 pub(crate) struct Ground {

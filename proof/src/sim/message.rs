@@ -29,6 +29,13 @@ impl Message {
         self.start.split(' ').nth(1).unwrap_or_default()
     }
 
+    /// Everything in it, to look through.
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        let mut bytes = format!("{}\n{:?}\n", self.start, self.headers).into_bytes();
+        bytes.extend_from_slice(&self.body);
+        bytes
+    }
+
     fn length(&self) -> usize {
         self.header("content-length").and_then(|text| text.parse().ok()).unwrap_or(0)
     }

@@ -8,6 +8,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use oncegate_policy::time::Timestamp;
+use oncegate_tests::canary;
 use tokio::time::Instant;
 
 use super::agents::Agents;
@@ -115,7 +116,10 @@ pub(crate) fn play(ground: &Ground, number: u64, plant: Option<Plant>) -> Result
         });
         // Whatever is on its way goes with the runtime, as with the process.
         drop(runtime);
-        let world = lock(&seed.world);
+        let mut world = lock(&seed.world);
+        if let Some((file, hit)) = canary::below(folder.path(), &BTreeSet::new()).0.first() {
+            world.violated("I10: no credential in the record", format!("{}: {hit}", file.display()));
+        }
         match ended? {
             Ended::Crashed if world.violation.is_none() => {}
             Ended::Crashed | Ended::Done => return Ok(seed.outcome(&world)),
