@@ -101,7 +101,11 @@ async fn journal(path: &Path, callers: u64, writes: u64) -> Result<Line, Failure
     .await
 }
 
-async fn store(path: &Path, callers: u64, writes: u64) -> Result<Line, Failure> {
+/// A store at `path`, with one limit that everything of [`effect`] takes from.
+///
+/// # Errors
+/// It could not be made.
+pub async fn open(path: &Path) -> Result<Store, Failure> {
     let options = StoreOptions {
         path: path.to_owned(),
         schedule: Schedule { first_after: Duration::from_secs(30), max_interval: Duration::from_secs(3600) },
@@ -118,19 +122,32 @@ async fn store(path: &Path, callers: u64, writes: u64) -> Result<Line, Failure> 
         resource_prefix: None,
     };
     store.sync_limits(vec![limit], NOW).await.during("declare a limit")?;
+    Ok(store)
+}
+
+/// One governed write as the record sees it: admitted, and its outcome recorded.
+///
+/// # Errors
+/// It was not granted, or not recorded. No two may have the same `number`.
+pub async fn write(store: &Store, number: u64) -> Result<(), Failure> {
+    match store.admit(effect(number)?, NOW).await.during("admit a write")? {
+        Admitted::Granted { permit, .. } => {
+            store.record(permit.spend(), seen(), NOW).await.during("record a write")?;
+            Ok(())
+        }
+        Admitted::Repeat(_) | Admitted::Refused(_) | Admitted::Parked(_) => {
+            Err("a fresh write was not granted").during("admit a write")
+        }
+    }
+}
+
+async fn store(path: &Path, callers: u64, writes: u64) -> Result<Line, Failure> {
+    let store = open(path).await?;
     let line = timed("store", callers, writes, |caller, each| {
         let store = store.clone();
         async move {
             for turn in 0..each {
-                let new = effect(caller * each + turn)?;
-                match store.admit(new, NOW).await.during("admit a write")? {
-                    Admitted::Granted { permit, .. } => {
-                        store.record(permit.spend(), seen(), NOW).await.during("record a write")?;
-                    }
-                    Admitted::Repeat(_) | Admitted::Refused(_) | Admitted::Parked(_) => {
-                        return Err("a fresh write was not granted").during("admit a write");
-                    }
-                }
+                write(&store, caller * each + turn).await?;
             }
             Ok(())
         }
@@ -163,6 +180,7 @@ where
     Ok(Line { way, callers, writes: callers * each, took, cpu })
 }
 
+/// Something that nobody asked for before.
 fn effect(number: u64) -> Result<NewEffect, Failure> {
     const STEP: &str = "make a write";
     let subject = format!("pi_{number}");
