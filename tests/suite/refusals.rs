@@ -16,6 +16,7 @@ use oncegate_tests::{
 };
 use rusqlite::Connection;
 
+use crate::degraded::ready;
 use crate::law::approval_in;
 use crate::shop::{DESK, REFUND, Shop, VARIED, desk_conf, ticket};
 
@@ -329,7 +330,10 @@ fn store_unavailable() -> Answer {
         assert_eq!(shop.writes(), 0, "nothing is sent that cannot be recorded");
         let read = sidecar.billing().ask("api.stripe.com", &Ask::get("/v1/payment_intents/pi_1"));
         assert_eq!(read.status, 200, "reads pass: {read:?}");
+        let told = ready(&shop.home, sidecar);
+        assert!(told.code == 1 && told.err.contains("another program holds its lock"), "{told:?}");
         lock.rollback().unwrap();
+        assert_eq!(ready(&shop.home, sidecar).code, 0, "without a start, and before anybody writes");
         let next = sidecar.billing().refund(None, REFUND);
         assert_eq!(next.status, 200, "and it goes on by itself: {next:?}");
         answer
