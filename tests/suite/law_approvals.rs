@@ -245,10 +245,10 @@ fn a_waiting_call_hears_of_the_decision_and_of_the_end() {
         approval_in(&sidecar.billing().refund(None, "payment_intent=pi_9&amount=1"))
     );
     let start = Instant::now();
-    let waiting = call(&sidecar, "billing-agent", "GET", &path.replace("30", "1"), "");
+    let waiting = call(&sidecar, "billing-agent", "GET", &path.replace("=30", "=1"), "");
     assert_eq!(data(&waiting)["status"], "pending", "still pending is an ordinary answer");
     assert!(start.elapsed().as_secs() >= 1);
-    says_no(&call(&sidecar, "ops", "GET", &path.replace("30", "x"), ""), 400, "VALIDATION_ERROR", "");
+    says_no(&call(&sidecar, "ops", "GET", &path.replace("=30", "=x"), ""), 400, "VALIDATION_ERROR", "");
     assert_eq!(sidecar.stop(), 0);
 }
 
