@@ -37,6 +37,9 @@ pub enum BundleError {
 /// The name of what Java trusts, beside the bundle: the same certificates as PKCS#12, without a password.
 pub const TRUSTSTORE: &str = "truststore.p12";
 
+/// By everybody; written by the owner alone.
+const READABLE: u32 = 0o644;
+
 /// Writes our CA and the system's roots (Mozilla's where it has none) to `bundle.pem` in `dir`, and says where
 /// that is; the same certificates to [`TRUSTSTORE`] beside it. Agents see an old file or a new one, never a part.
 ///
@@ -72,18 +75,28 @@ pub fn write_trust(dir: &Path, authority: &Authority) -> Result<PathBuf, BundleE
     write_bundle(dir, authority)
 }
 
-/// Puts a file in place whole, for everybody to read.
+/// Puts a file in place whole, for everybody to read. One that is there already, and says the same, is left alone.
 fn put(dir: &Path, name: &str, content: &[u8]) -> Result<PathBuf, BundleError> {
     let path = dir.join(name);
+    if is_there(&path, content) {
+        return Ok(path);
+    }
     let write = || {
         let mut file = tempfile::Builder::new().prefix(".oncegate-bundle-").tempfile_in(dir)?;
         file.write_all(content)?;
         // Set outright, since the umask would have its say at creation, and agents run as others.
-        file.as_file().set_permissions(Permissions::from_mode(0o644))?;
+        file.as_file().set_permissions(Permissions::from_mode(READABLE))?;
         file.as_file().sync_all()?;
         Ok(file)
     };
     let file = write().map_err(|source| BundleError::Write { dir: dir.to_owned(), source })?;
     file.persist(&path).map_err(|error| BundleError::Replace { path: path.clone(), source: error.error })?;
     Ok(path)
+}
+
+/// Whether a file says this, and may be read by everybody.
+fn is_there(path: &Path, content: &[u8]) -> bool {
+    let open = std::fs::symlink_metadata(path)
+        .is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o7777 == READABLE);
+    open && std::fs::read(path).is_ok_and(|there| there == content)
 }

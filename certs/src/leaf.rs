@@ -4,16 +4,23 @@ use crate::authority::{Authority, BACKDATE, serial, utc};
 use crate::der::{Misshapen, Unsigned};
 use crate::name::{LeafName, NameFault};
 use rcgen::{
-    CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose,
-    SanType, SigningKey,
+    CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, KeyUsagePurpose,
+    PKCS_ECDSA_P256_SHA256, PublicKeyData, SanType, SignatureAlgorithm, SigningKey as _,
 };
-use rustls_pki_types::{CertificateDer, PrivatePkcs8KeyDer};
+use ring::rand::SystemRandom;
+use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair};
+use rustls::crypto::ring::sign::any_ecdsa_type;
+use rustls::sign::SigningKey;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 /// From a leaf's first second to its last: 90 days, counting both.
 const LIFETIME: Duration = Duration::from_secs(90 * 24 * 3600 - 1);
 /// How long before its end a leaf is no longer handed out: a connection made with it may live on.
 const RENEW_BEFORE: Duration = Duration::from_hours(24);
+/// Bytes of a point of P-256: its kind and two coordinates.
+const POINT_BYTES: usize = 65;
 /// The longest common name X.509 allows.
 const LONGEST_COMMON_NAME: usize = 64;
 
@@ -42,8 +49,8 @@ pub enum MintError {
     /// The leaf's key could not be made.
     #[error("cannot generate the leaf's key")]
     Key {
-        /// What the generator said.
-        source: rcgen::Error,
+        /// What the TLS library said.
+        source: rustls::Error,
     },
     /// The certificate could not be put together.
     #[error("cannot draft the leaf")]
@@ -75,7 +82,7 @@ pub enum MintError {
 pub(crate) struct Leaf {
     /// The leaf, then what leads from it to the root.
     pub(crate) chain: Vec<CertificateDer<'static>>,
-    pub(crate) key: PrivatePkcs8KeyDer<'static>,
+    pub(crate) key: Arc<dyn SigningKey>,
     pub(crate) usable_from: SystemTime,
     /// From here on another is minted.
     pub(crate) usable_until: SystemTime,
@@ -100,16 +107,41 @@ impl Authority {
         params.not_before = utc(usable_from).ok_or(MintError::Clock)?;
         params.not_after = utc(not_after).ok_or(MintError::Clock)?;
 
-        let key = KeyPair::generate().map_err(|source| MintError::Key { source })?;
-        let draft = params.signed_by(&key, &self.drafter).map_err(|source| MintError::Draft { source })?;
+        let (key, public) = fresh_key().map_err(|source| MintError::Key { source })?;
+        let draft = params.signed_by(&public, &self.drafter).map_err(|source| MintError::Draft { source })?;
         let unsigned = Unsigned::from_draft(draft.der(), &self.subject)
             .map_err(|source| MintError::Issuer { source })?;
         let signature = self.key.sign(&unsigned.body).map_err(|source| MintError::Sign { source })?;
 
         let mut chain = vec![CertificateDer::from(unsigned.signed(&signature))];
         chain.extend_from_slice(&self.intermediates);
-        Ok(Leaf { chain, key: key.into(), usable_from, usable_until })
+        Ok(Leaf { chain, key, usable_from, usable_until })
     }
+}
+
+/// The public half of a leaf's key: a point of P-256, uncompressed (SEC 1 section 2.3.3).
+struct PublicPoint([u8; POINT_BYTES]);
+
+impl PublicKeyData for PublicPoint {
+    fn der_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    fn algorithm(&self) -> &'static SignatureAlgorithm {
+        &PKCS_ECDSA_P256_SHA256
+    }
+}
+
+/// A key that nobody had before. Generated and read once: whoever reads one computes its point anew, which costs as much
+/// as a signature.
+fn fresh_key() -> Result<(Arc<dyn SigningKey>, PublicPoint), rustls::Error> {
+    let generated = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &SystemRandom::new())
+        .map_err(|_| rustls::Error::FailedToGetRandomBytes)?;
+    let key = any_ecdsa_type(&PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(generated.as_ref())))?;
+    // What stands before it says which curve it is on.
+    let point = key.public_key().and_then(|info| info.last_chunk().copied());
+    let point = point.ok_or_else(|| rustls::Error::General("a key without a point".to_owned()))?;
+    Ok((key, PublicPoint(point)))
 }
 
 /// All that a leaf says apart from when.

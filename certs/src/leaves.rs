@@ -4,7 +4,8 @@ use crate::authority::Authority;
 use crate::leaf::{Leaf, MintError};
 use crate::name::LeafName;
 use lru::LruCache;
-use rustls::server::ProducesTickets;
+use rustls::server::{NoServerSessionStorage, ProducesTickets};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::version::{TLS12, TLS13};
 use rustls::{ServerConfig, crypto::ring::Ticketer};
 use std::fmt;
@@ -87,12 +88,14 @@ impl Leaves {
         let mut config = ServerConfig::builder_with_provider(crate::provider())
             .with_protocol_versions(&[&TLS13, &TLS12])?
             .with_no_client_auth()
-            .with_single_cert(leaf.chain, leaf.key.into())?;
+            .with_cert_resolver(Arc::new(SingleCertAndKey::from(CertifiedKey::new(leaf.chain, leaf.key))));
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         // Early data can be played again by anyone on the path: a write must never arrive that way.
         config.max_early_data_size = 0;
         if let Some(tickets) = &self.tickets {
             config.ticketer = Arc::clone(tickets);
+            // Nothing is remembered then, and room for it would be kept with every leaf.
+            config.session_storage = Arc::new(NoServerSessionStorage {});
         }
         Ok(config)
     }

@@ -2,7 +2,18 @@
 
 use rustls::RootCertStore;
 use rustls_pki_types::CertificateDer;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+
+/// Where distributions keep all roots in one file: Debian and Alpine, Fedora and RHEL (new and old), SUSE, the BSDs and
+/// macOS. The first that holds any is taken.
+const BUNDLES: [&str; 5] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];
 
 /// Roots in both forms: to write out, and to judge by.
 pub(crate) struct Roots {
@@ -16,7 +27,7 @@ impl Roots {
     pub(crate) fn system() -> &'static Roots {
         static SYSTEM: OnceLock<Roots> = OnceLock::new();
         // A file that cannot be read is no reason to stop: the others, or Mozilla's, are trusted then.
-        SYSTEM.get_or_init(|| Roots::or_mozilla(rustls_native_certs::load_native_certs().certs))
+        SYSTEM.get_or_init(|| Roots::or_mozilla(of_the_system()))
     }
 
     fn or_mozilla(found: Vec<CertificateDer<'static>>) -> Roots {
@@ -38,6 +49,24 @@ impl Roots {
         }
         Roots { certificates, store: Arc::new(store) }
     }
+}
+
+/// From where `SSL_CERT_FILE` and `SSL_CERT_DIR` say, else from the file that holds them all. Where there is none, from
+/// directories. A directory that holds the file itself is what the file was made of: hundreds of files, and the same
+/// certificates once more.
+fn of_the_system() -> Vec<CertificateDer<'static>> {
+    let told = |name| std::env::var_os(name).map(PathBuf::from);
+    let whole = match (told("SSL_CERT_FILE"), told("SSL_CERT_DIR")) {
+        (None, None) => BUNDLES.iter().map(Path::new).map(in_file).find(|found| !found.is_empty()),
+        (Some(file), Some(dir)) if file.parent() == Some(&dir) => Some(in_file(&file)),
+        (Some(_), _) | (None, Some(_)) => None,
+    };
+    whole.filter(|found| !found.is_empty()).unwrap_or_else(|| rustls_native_certs::load_native_certs().certs)
+}
+
+fn in_file(path: &Path) -> Vec<CertificateDer<'static>> {
+    // Most of them are not there.
+    rustls_native_certs::load_certs_from_paths(Some(path), None).certs
 }
 
 #[cfg(test)]
