@@ -123,12 +123,12 @@ impl Asking {
     pub fn proxied(head: Head, links: Links, named: Named) -> Self {
         Self {
             fresh: Fresh::ids(),
-            caller: head.via.caller,
+            caller: head.via.caller.clone(),
             action: named.action,
-            authority: head.via.authority,
+            authority: head.via.authority.clone(),
             scheme: head.via.scheme,
             method: head.method,
-            path_and_query: head.raw_path_and_query,
+            path_and_query: head.raw_path_and_query.as_str().to_owned(),
             query: head.query,
             headers: receive::plain(&head.headers),
             header_map: head.headers,

@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use oncegate_policy::authority::Authority;
 use oncegate_policy::caller::CallerName;
 use oncegate_policy::refusal::{Code, Refusal};
@@ -19,6 +19,7 @@ use oncegate_policy::url_template::Scheme;
 use crate::asking::Listener;
 use crate::canned::Canned;
 use crate::front::Standing;
+use crate::head_timer::HeadTimer;
 use crate::listener::{Seat, stopped};
 use crate::own::{self, Ours, Own};
 use crate::probe::{self, Stage};
@@ -69,7 +70,7 @@ pub async fn serve(
 pub fn builder() -> http1::Builder {
     let mut builder = http1::Builder::new();
     builder
-        .timer(TokioTimer::new())
+        .timer(HeadTimer::default())
         .header_read_timeout(HEAD_TIMEOUT)
         .max_headers(REQUEST_HEADERS_MAX)
         .max_buf_size(REQUEST_HEAD_BYTES_MAX)
@@ -107,7 +108,7 @@ async fn first_hop(
         let via = Via { caller, scheme: Scheme::Https, authority: target };
         return tunnel::open(sidecar, request, via, proof, seat);
     }
-    absolute(sidecar, request, (caller, target), Standing { proof, seat }).await
+    absolute(sidecar, request, (caller, target), Arc::new(Standing { proof, seat })).await
 }
 
 /// Where a request to the proxy itself wants to go.
@@ -141,7 +142,7 @@ async fn absolute(
     sidecar: &Arc<Sidecar>,
     request: Request<Incoming>,
     (caller, authority): (CallerName, Authority),
-    standing: Standing,
+    standing: Arc<Standing>,
 ) -> Response<Body> {
     if authority.host == probe::HOST {
         return probe::tell(&sidecar.probes, request.uri().path());
@@ -154,7 +155,8 @@ async fn absolute(
         logged::refused(sidecar, &caller, None, Listener::Proxy, &refusal);
         return respond::refused(&refusal, None);
     }
-    front::answer(sidecar, request, Via { caller, scheme: Scheme::Http, authority }, standing).await
+    let via = Arc::new(Via { caller, scheme: Scheme::Http, authority });
+    front::answer(sidecar, request, via, standing).await
 }
 
 /// The key of `Proxy-Authorization: Basic name:key` or `Bearer key`. A name, if given, has to be the key's.

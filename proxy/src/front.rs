@@ -36,20 +36,18 @@ pub struct Standing {
 pub async fn answer(
     sidecar: &Arc<Sidecar>,
     request: Request<Incoming>,
-    via: Via,
-    standing: Standing,
+    via: Arc<Via>,
+    standing: Arc<Standing>,
 ) -> Response<Body> {
     let edition = sidecar.editions.latest();
     let snapshot = sidecar.snapshot();
-    let authority = via.authority.clone();
-    let caller = via.caller.clone();
     let git = git::Asked::of(&request);
     let chunked = request.headers().contains_key(header::TRANSFER_ENCODING);
-    let response = match read(sidecar, &snapshot, edition, request, (via, standing)).await {
+    let response = match read(sidecar, &snapshot, edition, request, (&via, standing)).await {
         Ok(response) => response,
         Err(refusal) => {
-            pipeline::audit(sidecar, Listener::Proxy, &caller, None, &refusal).await;
-            let mut refused = respond::refused(&refusal, snapshot.shape(&authority));
+            Box::pin(pipeline::audit(sidecar, Listener::Proxy, &via.caller, None, &refusal)).await;
+            let mut refused = respond::refused(&refusal, snapshot.shape(&via.authority));
             if chunked {
                 // Its body was not read, and where it ends is the parser's guess.
                 refused.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
@@ -65,14 +63,13 @@ async fn read(
     snapshot: &Arc<Snapshot>,
     edition: u64,
     mut request: Request<Incoming>,
-    (via, standing): (Via, Standing),
+    (via, standing): (&Arc<Via>, Arc<Standing>),
 ) -> Result<Response<Body>, Refusal> {
     may_invoke(snapshot, &via.caller)?;
     let websocket = websocket::is_asked(&request).then(|| hyper::upgrade::on(&mut request));
     let (parts, incoming) = request.into_parts();
-    let host_name = via.authority.host.clone();
     let host = snapshot.host(&via.authority).ok_or_else(|| undeclared_host(&via.authority.host))?;
-    let mut head = receive::head(&parts, via)?;
+    let mut head = receive::head(parts, Arc::clone(via))?;
     inject::take_off(host, &mut head)?;
     if websocket.is_some() {
         websocket::allowed(host, &head.via)?;
@@ -80,39 +77,41 @@ async fn read(
     let candidates = match meaning::by_url(snapshot, host, &head)? {
         ByUrl::Read => {
             if let Some(agent) = websocket {
-                return websocket::open(sidecar, snapshot, host, head, (agent, incoming), standing).await;
+                let opening = websocket::open(sidecar, snapshot, host, head, (agent, incoming), standing);
+                return Box::pin(opening).await;
             }
             not_halted(sidecar, snapshot, &head).await?;
-            return passthrough::forward(sidecar, snapshot, host, None, head, Passing::Stream(incoming))
-                .await;
+            let forward =
+                passthrough::forward(sidecar, snapshot, host, None, head, Passing::Stream(incoming));
+            return Box::pin(forward).await;
         }
         ByUrl::Actions(candidates) => candidates,
     };
     if let Some(action) = meaning::streamed(snapshot, &head, &candidates) {
         not_halted(sidecar, snapshot, &head).await?;
         let body = Passing::Stream(incoming);
-        return passthrough::forward(sidecar, snapshot, host, Some(action), head, body).await;
+        return Box::pin(passthrough::forward(sidecar, snapshot, host, Some(action), head, body)).await;
     }
     let bounds = &snapshot.config.proxy;
-    let body = receive::body(incoming, bounds.max_request_body, bounds.request_timeout).await?;
+    let body = Box::pin(receive::body(incoming, bounds.max_request_body, bounds.request_timeout)).await?;
     match meaning::with_body(snapshot, host, &head, &candidates, body)? {
         Meaning::Passthrough { body, action } => {
             not_halted(sidecar, snapshot, &head).await?;
             let action = action.and_then(|name| snapshot.action(name.as_str())).map(|(action, _)| action);
             let body = Passing::Whole(body.unwrap_or_default());
-            passthrough::forward(sidecar, snapshot, host, action, head, body).await
+            Box::pin(passthrough::forward(sidecar, snapshot, host, action, head, body)).await
         }
         Meaning::Governed(named) => {
             receive::readable(&head.headers)?;
-            let links = Links::of_headers(&parts.headers)?;
+            let links = Links::of_headers(&head.own)?;
             let (action, _) =
-                snapshot.action(named.action.as_str()).ok_or_else(|| undeclared_host(&host_name))?;
+                snapshot.action(named.action.as_str()).ok_or_else(|| undeclared_host(&via.authority.host))?;
             if matches!(adapting::credential(host, Some(action), false), Some(Credential::Sigv4(_))) {
                 sigv4::declared(&head.headers, action, &named.input)?;
             }
-            let drill = drill::of_request(snapshot, &head.via.caller, action, &parts.headers)?;
+            let drill = drill::of_request(snapshot, &via.caller, action, &head.own)?;
             let asking = Asking { edition, drill, ..Asking::proxied(head, links, named) };
-            Ok(govern(sidecar, snapshot, asking).await)
+            Ok(Box::pin(govern(sidecar, snapshot, asking)).await)
         }
     }
 }
@@ -143,7 +142,7 @@ async fn not_halted(sidecar: &Arc<Sidecar>, snapshot: &Snapshot, head: &Head) ->
     if read && snapshot.config.proxy.reads_while_halted {
         return Ok(());
     }
-    match sidecar.store.halted().await {
+    match Box::pin(sidecar.store.halted()).await {
         Ok(None) => Ok(()),
         Ok(Some(halt)) => Err(admission::halted(&halt.reason)),
         Err(error) => Err(pipeline::unrecordable(&error)),
@@ -168,4 +167,21 @@ pub fn undeclared_host(host: &str) -> Refusal {
         "The host {shown} is not declared for this way. Nothing was sent. Ask the operator to declare it."
     );
     Refusal::new(Code::Undeclared, sentence)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn future_bytes<A, B, C, D, F: Future>(_: impl FnOnce(A, B, C, D) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    /// Room for it is kept in every tunnel, an idle one too: what is large lies elsewhere while it is needed.
+    #[test]
+    fn what_a_request_holds_is_small() {
+        let whole =
+            |sidecar: &'static Arc<Sidecar>, request, via, standing| answer(sidecar, request, via, standing);
+        assert!(future_bytes(whole) <= 3072, "{} bytes", future_bytes(whole));
+    }
 }

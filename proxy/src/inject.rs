@@ -35,6 +35,11 @@ pub async fn placed(
     authority: &Authority,
     scope: Option<Scope<'_>>,
 ) -> Result<Placed, Refusal> {
+    // A read without an action carries what its host declares, and nothing else.
+    let hosts_own = action.is_none() && scope.is_none();
+    if hosts_own && let Some(kept) = snapshot.credentials.get(authority) {
+        return Ok(kept);
+    }
     let wanted = Wanted {
         credential: adapting::credential(host, action, scope.is_none()),
         headers: action.map(|action| adapting::secret_headers(action, scope.is_some())).unwrap_or_default(),
@@ -44,8 +49,13 @@ pub async fn placed(
     if wanted.credential.is_none() && wanted.headers.is_empty() {
         return Ok(Placed::nothing());
     }
-    match secrets::place(sidecar, snapshot, &wanted, &authority.host).await {
-        Ok(placed) => Ok(placed),
+    match Box::pin(secrets::place(sidecar, snapshot, &wanted, &authority.host)).await {
+        Ok(placed) => {
+            if hosts_own {
+                snapshot.credentials.keep(&snapshot.config, host, authority, &placed);
+            }
+            Ok(placed)
+        }
         Err(SecretError::Mint { name, cause }) => {
             Ok(Placed::unminted(NotSent::Credential(format!("{name}: {cause}"))))
         }
@@ -61,14 +71,18 @@ pub async fn placed(
 /// # Errors
 /// `invalid_request` for a path that is no URI.
 pub fn outgoing(
-    mut request: Request<()>,
+    request: Request<()>,
     agent: &HeaderMap,
     set: &[(String, String)],
     drop: &[String],
     to: (&Authority, Scheme),
     placed: Placed,
 ) -> Result<Request<()>, Refusal> {
-    let mut headers = agent.clone();
+    with_credential(request, marked(agent.clone(), set, drop)?, to, placed)
+}
+
+/// The agent's fields with what the adapter sets.
+fn marked(mut headers: HeaderMap, set: &[(String, String)], drop: &[String]) -> Result<HeaderMap, Refusal> {
     for name in drop {
         headers.remove(name.as_str());
     }
@@ -82,6 +96,19 @@ pub fn outgoing(
         };
         headers.insert(name, value);
     }
+    Ok(headers)
+}
+
+/// The head of a request that nothing but the credential is put into.
+///
+/// # Errors
+/// As [`outgoing`].
+pub fn with_credential(
+    mut request: Request<()>,
+    mut headers: HeaderMap,
+    to: (&Authority, Scheme),
+    placed: Placed,
+) -> Result<Request<()>, Refusal> {
     if let Some(host) = host_value(to.0, to.1) {
         headers.insert(HOST, host);
     }
@@ -156,8 +183,8 @@ pub fn take_off(host: &Host, head: &mut Head) -> Result<(), Refusal> {
         Some(Credential::Header { .. } | Credential::Basic { .. }) | None => false,
     };
     if head.query.iter().any(|(name, _)| gone(name)) {
-        let target: Uri = head.raw_path_and_query.parse().map_err(|_| unsendable())?;
-        head.raw_path_and_query = without_parameters(&target, gone)?.to_string();
+        let target = without_parameters(&Uri::from(head.raw_path_and_query.clone()), gone)?;
+        head.raw_path_and_query = target.path_and_query().cloned().ok_or_else(unsendable)?;
         head.query.retain(|(name, _)| !gone(name));
     }
     Ok(())

@@ -27,6 +27,7 @@ pub mod upstream;
 
 pub mod canned;
 pub mod connection;
+pub mod head_timer;
 pub mod listener;
 pub mod own;
 pub mod peeked;

@@ -61,7 +61,7 @@ pub fn by_url<'a>(snapshot: &'a Snapshot, host: &Host, head: &Head) -> Result<By
     if !candidates.is_empty() {
         return Ok(ByUrl::Actions(candidates));
     }
-    let Via { scheme, authority, .. } = &head.via;
+    let Via { scheme, authority, .. } = &*head.via;
     if head.path.opened_at().is_some() && !snapshot.router.knows_path(*scheme, authority, &head.path) {
         let fault = Ambiguity::EncodedSeparator;
         let sentence = format!("The path is ambiguous: {fault}. Nothing was sent.");

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header};
 use http_body::Body as _;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -29,7 +29,8 @@ use crate::secrets::{Lent, Placed};
 use crate::sigv4::{Payload, Signer};
 use crate::state::{Sidecar, Snapshot};
 use crate::unpack::{self, Packing, Unpacker};
-use crate::upstream::dial::{Destination, Link};
+use crate::upstream::dial::Destination;
+use crate::upstream::link::Link;
 use crate::upstream::{Body, chain, whole};
 use streaming::{Streaming, WithoutTrailers};
 
@@ -82,11 +83,11 @@ pub async fn forward(
     snapshot: &Snapshot,
     host: &Host,
     action: Option<&Action>,
-    head: Head,
+    mut head: Head,
     body: Passing,
 ) -> Result<Response<Body>, Refusal> {
-    let mut leaving = leaving(sidecar, snapshot, (host, action), &head).await?;
-    let body = known(&snapshot.config.proxy, leaving.signer.as_ref(), &head, body).await?;
+    let mut leaving = leaving(sidecar, snapshot, (host, action), &mut head).await?;
+    let body = known(&snapshot.config.proxy, &leaving, &head, body).await?;
     set_framing(&mut leaving.request, &body);
     let body = match body {
         Passing::Whole(bytes) => {
@@ -119,12 +120,12 @@ fn is_write(head: &Head) -> bool {
     ![Method::GET, Method::HEAD, Method::OPTIONS].contains(&head.method)
 }
 
-/// The head of a request as it leaves, with the credential.
+/// The head of a request as it leaves, with the credential. The agent's fields are moved into it.
 async fn leaving(
     sidecar: &Arc<Sidecar>,
     snapshot: &Snapshot,
     (host, action): (&Host, Option<&Action>),
-    head: &Head,
+    head: &mut Head,
 ) -> Result<Leaving, Refusal> {
     // TRACE never comes here; OPTIONS asks about the server and needs no key.
     let mut placed = if head.method == Method::OPTIONS {
@@ -138,12 +139,12 @@ async fn leaving(
     let scrubber = std::mem::take(&mut placed.scrubber);
     let (lent, signer) = (std::mem::take(&mut placed.lent), placed.signer.take());
     let identity_only = !placed.headers.is_empty() || !placed.query.is_empty();
-    let request = Request::builder().method(head.method.clone()).uri(&head.raw_path_and_query).body(());
-    let request = request.map_err(|_| {
-        Refusal::new(Code::InvalidRequest, "The request target cannot be sent. Nothing was sent.")
-    })?;
+    let mut request = Request::new(());
+    *request.method_mut() = head.method.clone();
+    *request.uri_mut() = Uri::from(head.raw_path_and_query.clone());
     let to = (&head.via.authority, head.via.scheme);
-    let mut request = inject::outgoing(request, &head.headers, &[], &[], to, placed)?;
+    let agents = std::mem::take(&mut head.headers);
+    let mut request = inject::with_credential(request, agents, to, placed)?;
     if identity_only || signer.is_some() {
         request.headers_mut().insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     }
@@ -185,7 +186,7 @@ fn answered(
         (_, None) => None,
     };
     let announced = trailers::announced(&parts.headers).filter(|_| head.wants_trailers && length.is_none());
-    parts.headers = passed_on(&parts.headers, &scrubber);
+    parts.headers = passed_on(parts.headers, &scrubber);
     if let Some(phrase) = parts.extensions.remove::<ReasonPhrase>()
         && let Ok(phrase) = ReasonPhrase::try_from(scrubber.clean(phrase.as_bytes()).into_owned())
     {
@@ -232,21 +233,25 @@ fn lost(write: bool, snapshot: &Snapshot, head: &Head) -> Result<Response<Body>,
 }
 
 /// A provider's fields as an agent may see them, and `Via`, which tells an answer that was passed on from ours.
-fn passed_on(headers: &HeaderMap, scrubber: &Scrubber) -> HeaderMap {
-    let mut kept = HeaderMap::with_capacity(headers.len() + 1);
-    for (name, value) in &receive::end_to_end(headers) {
-        if name == respond::REPLAY_HEADER {
-            continue;
-        }
-        let clean = match scrubber.clean(value.as_bytes()) {
-            Cow::Borrowed(_) => Ok(value.clone()),
-            Cow::Owned(clean) => HeaderValue::from_maybe_shared(Bytes::from(clean)),
-        };
-        if let Ok(clean) = clean {
-            kept.append(name.clone(), clean);
-        }
+fn passed_on(headers: HeaderMap, scrubber: &Scrubber) -> HeaderMap {
+    let (mut kept, _ours) = receive::end_to_end(headers);
+    kept.remove(respond::REPLAY_HEADER);
+    if kept.values().any(|value| matches!(scrubber.clean(value.as_bytes()), Cow::Owned(_))) {
+        kept = cleaned(&kept, scrubber);
     }
     kept.append(header::VIA, HeaderValue::from_static("1.1 oncegate"));
+    kept
+}
+
+/// The same fields without secrets. One that is none any more without them is left out.
+fn cleaned(headers: &HeaderMap, scrubber: &Scrubber) -> HeaderMap {
+    let mut kept = HeaderMap::with_capacity(headers.len().saturating_add(1));
+    for (name, value) in headers {
+        let clean = scrubber.clean(value.as_bytes()).into_owned();
+        if let Ok(clean) = HeaderValue::from_maybe_shared(Bytes::from(clean)) {
+            kept.append(name, clean);
+        }
+    }
     kept
 }
 
@@ -258,16 +263,11 @@ fn unminted(proof: &NotSent, head: &Head) -> Refusal {
 
 /// A signature needs the body, but where it says so itself: one that would stream is read whole first, as large as a
 /// governed one may be.
-async fn known(
-    bounds: &Proxy,
-    signer: Option<&Signer>,
-    head: &Head,
-    body: Passing,
-) -> Result<Passing, Refusal> {
-    match (signer, body) {
+async fn known(bounds: &Proxy, leaving: &Leaving, head: &Head, body: Passing) -> Result<Passing, Refusal> {
+    match (&leaving.signer, body) {
         (Some(signer), Passing::Stream(incoming))
             if incoming.size_hint().exact() == Some(0)
-                || !signer.may_stream(head.via.scheme, &head.headers) =>
+                || !signer.may_stream(head.via.scheme, leaving.request.headers()) =>
         {
             let whole = receive::body(incoming, bounds.max_request_body, bounds.request_timeout).await?;
             Ok(Passing::Whole(whole))
@@ -333,7 +333,7 @@ async fn send_to(
     };
     let mut request = request;
     if let Some(mut link) = sidecar.pool.take(destination, IDLE_FOR_READS) {
-        match link.sender.try_send_request(request).await {
+        match link.send(request).await {
             Ok(response) => return Ok((response, link)),
             Err(mut error) => match error.take_message() {
                 Some(unsent) => request = unsent,
@@ -341,12 +341,10 @@ async fn send_to(
             },
         }
     }
-    let mut link = sidecar
-        .pool
-        .dial(destination, CONNECT_TIMEOUT)
+    let mut link = Box::pin(sidecar.pool.dial(destination, CONNECT_TIMEOUT))
         .await
         .map_err(|proof| unreachable(format!("{}: {}", proof.step(), proof.cause())))?;
-    match link.sender.try_send_request(request).await {
+    match link.send(request).await {
         Ok(response) => Ok((response, link)),
         Err(mut error) => match error.take_message() {
             Some(_) => Err(unreachable(chain(error.error()))),

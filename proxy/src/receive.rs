@@ -1,8 +1,10 @@
 //! What an agent sent: bounded, attributed, hop-by-hop fields off, and read in exactly one way.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
@@ -31,36 +33,25 @@ pub struct Via {
 /// A request's head, read in one way.
 pub struct Head {
     /// Who asks, of whom.
-    pub via: Via,
+    pub via: Arc<Via>,
     /// One of the standard methods, upper case.
     pub method: Method,
     /// The path in its canonical spelling.
     pub path: CanonicalPath,
     /// The path and query exactly as they came: these bytes go out.
-    pub raw_path_and_query: String,
+    pub raw_path_and_query: PathAndQuery,
     /// Decoded query parameters.
     pub query: Vec<(String, String)>,
     /// The agent's fields, without the hop-by-hop ones.
     pub headers: HeaderMap,
+    /// Its fields for Oncegate itself: they end here.
+    pub own: HeaderMap,
     /// The agent takes trailers (`TE: trailers`).
     pub wants_trailers: bool,
 }
 
-/// Fields that speak to the next hop only (RFC 9110 section 7.6.1), and those that we set ourselves.
-const HOP_BY_HOP: [&str; 12] = [
-    "connection",
-    "keep-alive",
-    "proxy-connection",
-    "proxy-authenticate",
-    "proxy-authorization",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-    "expect",
-    "content-length",
-    "host",
-];
+/// How the names of fields for Oncegate itself begin.
+const OURS: &str = "oncegate-";
 
 /// Fields that ask a server to take one method for another.
 const METHOD_OVERRIDES: [&str; 3] = ["x-http-method-override", "x-http-method", "x-method-override"];
@@ -73,7 +64,7 @@ const PATH_OVERRIDES: [&str; 2] = ["x-original-url", "x-rewrite-url"];
 /// # Errors
 /// A refusal: `invalid_request` for HTTP that we do not take, `ambiguous` for what two readers could read
 /// differently.
-pub fn head(parts: &http::request::Parts, via: Via) -> Result<Head, Refusal> {
+pub fn head(parts: http::request::Parts, via: Arc<Via>) -> Result<Head, Refusal> {
     let broken = |sentence: &str| Refusal::new(Code::InvalidRequest, sentence);
     let ambiguous = |sentence: String| Refusal::new(Code::Ambiguous, format!("{sentence} Nothing was sent."));
     // Method names are case-sensitive (RFC 9110 section 9.1): "post" is no method that we know.
@@ -82,21 +73,21 @@ pub fn head(parts: &http::request::Parts, via: Via) -> Result<Head, Refusal> {
             "The method is not one that is known here; methods are case-sensitive. Nothing was sent.",
         ));
     }
-    if head_bytes(parts) > REQUEST_HEAD_BYTES_MAX {
+    if head_bytes(&parts) > REQUEST_HEAD_BYTES_MAX {
         return Err(broken("The head of the request is larger than 64 KiB. Nothing was sent."));
     }
     one_framing(&parts.headers)?;
-    one_authority(parts, &via.authority, via.scheme)?;
-    if let Some(name) = METHOD_OVERRIDES.iter().find(|name| parts.headers.contains_key(**name)) {
+    one_authority(&parts, &via.authority, via.scheme)?;
+    if let Some(name) = one_of(&METHOD_OVERRIDES, &parts.headers) {
         return Err(ambiguous(format!("The header {name} asks for another method than the request line.")));
     }
-    if let Some(name) = PATH_OVERRIDES.iter().find(|name| parts.headers.contains_key(**name)) {
+    if let Some(name) = one_of(&PATH_OVERRIDES, &parts.headers) {
         return Err(ambiguous(format!("The header {name} asks for another path than the request line.")));
     }
-    let raw = parts.uri.path_and_query().map_or("/", |raw| raw.as_str());
-    let (raw_path, raw_query) = match raw.split_once('?') {
+    let raw = parts.uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
+    let (raw_path, raw_query) = match raw.as_str().split_once('?') {
         Some((path, query)) => (path, Some(query)),
-        None => (raw, None),
+        None => (raw.as_str(), None),
     };
     // An encoded slash has one reading only where an action says so: `meaning` refuses it elsewhere.
     let strict = CanonicalPath::parse(raw_path);
@@ -108,15 +99,14 @@ pub fn head(parts: &http::request::Parts, via: Via) -> Result<Head, Refusal> {
     if query.iter().any(|(name, _)| name == "_method") {
         return Err(ambiguous("The query asks for another method than the request line.".to_owned()));
     }
-    Ok(Head {
-        via,
-        method: parts.method.clone(),
-        path,
-        raw_path_and_query: raw.to_owned(),
-        query,
-        headers: end_to_end(&parts.headers),
-        wants_trailers: trailers::wanted(&parts.headers),
-    })
+    let wants_trailers = trailers::wanted(&parts.headers);
+    let (headers, own) = end_to_end(parts.headers);
+    Ok(Head { via, method: parts.method, path, raw_path_and_query: raw, query, headers, own, wants_trailers })
+}
+
+/// The first of these fields that is there.
+fn one_of<'a>(names: &[&'a str], headers: &HeaderMap) -> Option<&'a str> {
+    names.iter().copied().find(|name| headers.keys().any(|there| there.as_str() == *name))
 }
 
 /// The parser stops somewhere behind its bound, where a read happens to end; here it is exact.
@@ -169,6 +159,11 @@ fn one_authority(parts: &http::request::Parts, authority: &Authority, scheme: Sc
     match (hosts.next(), hosts.next()) {
         (Some(host), None) => {
             let host = host.to_str().map_err(|_| disagree())?;
+            // What is spelled as we spell it needs no reading. An address of IPv6 stands in brackets there.
+            let spelled_alike = host == authority.host && !host.contains(':');
+            if spelled_alike && authority.port == scheme.default_port() {
+                return Ok(());
+            }
             let host = Authority::parse(host, default_port).map_err(|_| disagree())?;
             if host == *authority { Ok(()) } else { Err(disagree()) }
         }
@@ -183,10 +178,10 @@ fn one_authority(parts: &http::request::Parts, authority: &Authority, scheme: Sc
     }
 }
 
-/// The agent's own fields that concern the provider. Done before a credential is placed, never after:
-/// `Connection: authorization` must not take the credential off again.
+/// The fields that concern the other side, and those for Oncegate itself. Done before a credential is placed, never
+/// after: `Connection: authorization` must not take the credential off again.
 #[must_use]
-pub fn end_to_end(headers: &HeaderMap) -> HeaderMap {
+pub fn end_to_end(headers: HeaderMap) -> (HeaderMap, HeaderMap) {
     let named: Vec<HeaderName> = headers
         .get_all(header::CONNECTION)
         .iter()
@@ -194,20 +189,41 @@ pub fn end_to_end(headers: &HeaderMap) -> HeaderMap {
         .flat_map(|value| value.split(','))
         .filter_map(|name| HeaderName::from_bytes(name.trim().as_bytes()).ok())
         .collect();
-    let mut kept = HeaderMap::with_capacity(headers.len());
+    // Room for the credential, and for the `Host` that is set anew.
+    let mut kept = HeaderMap::with_capacity(headers.len().saturating_add(2));
+    let mut own = HeaderMap::new();
+    let mut current = None;
     for (name, value) in headers {
-        let ours = name.as_str().starts_with("oncegate-");
-        if !ours && !HOP_BY_HOP.contains(&name.as_str()) && !named.contains(name) {
-            kept.append(name.clone(), value.clone());
+        // A name comes with the first of its values.
+        current = name.or(current);
+        let Some(name) = &current else { continue };
+        if name.as_str().starts_with(OURS) {
+            own.append(name, value);
+        } else if !is_hop_by_hop(name.as_str()) && !named.contains(name) {
+            kept.append(name, value);
         }
     }
-    kept
+    (kept, own)
 }
 
-/// Whether a field speaks to the next hop only.
+/// Whether a field speaks to the next hop only (RFC 9110 section 7.6.1), or is one that we set ourselves.
 #[must_use]
 pub fn is_hop_by_hop(name: &str) -> bool {
-    HOP_BY_HOP.contains(&name)
+    matches!(
+        name,
+        "connection"
+            | "keep-alive"
+            | "proxy-connection"
+            | "proxy-authenticate"
+            | "proxy-authorization"
+            | "te"
+            | "trailer"
+            | "transfer-encoding"
+            | "upgrade"
+            | "expect"
+            | "content-length"
+            | "host"
+    )
 }
 
 /// Fields that mean one thing and may stand once (RFC 9110 section 5.3): of two, one server reads the first and another

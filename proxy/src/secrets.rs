@@ -26,9 +26,11 @@ use crate::vault::Vault;
 
 mod error;
 mod grant;
+mod kept;
 mod tokens;
 
 pub use error::SecretError;
+pub use kept::Kept;
 pub use tokens::{LIFE_UNSAID, Lent, MINT_TIMEOUT, RENEW_BEFORE, Tokens};
 
 /// A secret's value is at most this many bytes.

@@ -31,7 +31,7 @@ use crate::proof::Digest32;
 use crate::reload::Files;
 use crate::run_tokens::RunTokens;
 use crate::scrub::Scrubbers;
-use crate::secrets::Tokens;
+use crate::secrets::{Kept, Tokens};
 use crate::traced::Traces;
 use crate::upstream::dial::Destination;
 use crate::upstream::pool::Pool;
@@ -88,6 +88,8 @@ pub struct Snapshot {
     pub ours: Arc<Ports>,
     /// What takes secrets out of answers, as far as it was made already.
     pub scrubbers: Scrubbers,
+    /// Hosts' own credentials, as far as they stay the same.
+    pub credentials: Kept,
     /// Which action a request means.
     pub router: Router,
     /// What each action means at its provider.
@@ -166,6 +168,7 @@ impl Snapshot {
             vault,
             ours,
             scrubbers: Scrubbers::default(),
+            credentials: Kept::default(),
             router,
             adapters,
             control_tls,

@@ -146,20 +146,21 @@ pub(crate) async fn serve(
     inside: Inside,
     mut seat: Seat,
 ) -> Result<(), String> {
-    let standing = Standing { proof, seat: seat.clone() };
+    let standing = Arc::new(Standing { proof, seat: seat.clone() });
+    let (via, inside) = (Arc::new(via), Arc::new(inside));
     let service = service_fn(move |request: Request<Incoming>| {
-        let (sidecar, via, inside) = (Arc::clone(&sidecar), via.clone(), inside.clone());
-        let standing = standing.clone();
+        let (sidecar, via, inside) = (Arc::clone(&sidecar), Arc::clone(&via), Arc::clone(&inside));
+        let standing = Arc::clone(&standing);
         async move {
-            Ok::<_, Infallible>(match inside {
+            Ok::<_, Infallible>(match &*inside {
                 Inside::Governed => still_known(&sidecar, request, via, standing).await,
                 Inside::Probe => {
                     sidecar.probes.note(&via.authority.host, Stage::Asked);
                     probe::answer()
                 }
                 Inside::Refused(refusal) => {
-                    logged::refused(&sidecar, &via.caller, None, Listener::Proxy, &refusal);
-                    let refused = respond::refused(&refusal, sidecar.snapshot().shape(&via.authority));
+                    logged::refused(&sidecar, &via.caller, None, Listener::Proxy, refusal);
+                    let refused = respond::refused(refusal, sidecar.snapshot().shape(&via.authority));
                     git::worded(git::Asked::of(&request), refused)
                 }
             })
@@ -225,8 +226,8 @@ pub(crate) async fn handshake<S: Stream>(
 async fn still_known(
     sidecar: &Arc<Sidecar>,
     request: Request<Incoming>,
-    via: Via,
-    standing: Standing,
+    via: Arc<Via>,
+    standing: Arc<Standing>,
 ) -> Response<Body> {
     if standing.proof.caller(sidecar).is_none_or(|caller| caller != via.caller) {
         let sentence =

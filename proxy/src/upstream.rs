@@ -8,6 +8,7 @@
 pub mod address;
 mod answer;
 pub mod dial;
+pub mod link;
 pub mod pool;
 pub mod wire;
 
@@ -26,7 +27,8 @@ use tokio::time::Instant;
 
 use crate::scrub::Scrubber;
 use crate::secrets::Lent;
-use dial::{Destination, Link};
+use dial::Destination;
+use link::Link;
 use pool::Pool;
 
 /// A request's or an answer's body on its way.
@@ -145,9 +147,9 @@ async fn over(pool: Arc<Pool>, prepared: Prepared, connecting: Connecting) -> Ex
 async fn exchange(pool: &Arc<Pool>, prepared: &Prepared, head: &Request<()>, link: Link) -> Exchange {
     let deadline = Instant::now() + prepared.bounds.upstream_timeout;
     let mut link = link;
-    let (response, link) = loop {
+    let response = loop {
         match first_bytes(&mut link, head, &prepared.body, deadline).await {
-            First::Head(response) => break (response, link),
+            First::Head(response) => break response,
             First::Lost(loss) => return Exchange::Lost(loss),
             First::HandedBack(cause) if link.reused => {
                 // 0 bytes left on the idle connection; a fresh one serves the same, single dispatch.
@@ -163,7 +165,7 @@ async fn exchange(pool: &Arc<Pool>, prepared: &Prepared, head: &Request<()>, lin
     if response.status() == http::StatusCode::UNAUTHORIZED {
         prepared.lent.turned_away();
     }
-    let seen = answer::collect(response, prepared, deadline).await;
+    let seen = answer::collect(response, &mut link, prepared, deadline).await;
     if let Exchange::Answered(_) = seen {
         pool.put(&prepared.destination, link);
     }
@@ -181,14 +183,14 @@ enum First {
 
 async fn first_bytes(link: &mut Link, head: &Request<()>, body: &Bytes, deadline: Instant) -> First {
     let lost = |cause: String| First::Lost(Loss { phase: Phase::AwaitingHead, cause, status: None });
-    if let Err(error) = link.sender.ready().await {
+    if let Err(error) = link.ready().await {
         return First::HandedBack(chain(&error));
     }
     let mut request = Request::new(whole(body.clone()));
     *request.method_mut() = head.method().clone();
     *request.uri_mut() = head.uri().clone();
     *request.headers_mut() = head.headers().clone();
-    match tokio::time::timeout_at(deadline, link.sender.try_send_request(request)).await {
+    match tokio::time::timeout_at(deadline, link.send(request)).await {
         Err(_) => lost("no answer within upstream_timeout".to_owned()),
         Ok(Ok(response)) => First::Head(response),
         Ok(Err(mut error)) => {

@@ -119,7 +119,7 @@ fn explain(snapshot: &Snapshot, request: Request<()>, via: Via, body: &[u8]) -> 
             format!("{authority} is declared for {} only.", if host.plain { "http" } else { "https" });
         return Explained::refused(Refusal::new(Code::Undeclared, sentence));
     }
-    let head = match receive::head(&parts, via) {
+    let head = match receive::head(parts, Arc::new(via)) {
         Ok(head) => head,
         Err(refusal) => return Explained::refused(refusal),
     };
@@ -130,7 +130,7 @@ fn explain(snapshot: &Snapshot, request: Request<()>, via: Via, body: &[u8]) -> 
             let action = action.and_then(|name| snapshot.action(name.as_str())).map(|(action, _)| action);
             passed_on(host, action)
         }
-        Ok(Some(Meaning::Governed(named))) => governed(snapshot, host, head, &parts.headers, named),
+        Ok(Some(Meaning::Governed(named))) => governed(snapshot, host, head, named),
     }
 }
 
@@ -166,8 +166,8 @@ fn passed_on(host: &Host, action: Option<&Action>) -> Explained {
     explained
 }
 
-fn governed(snapshot: &Snapshot, host: &Host, head: Head, headers: &HeaderMap, named: Named) -> Explained {
-    let links = match Links::of_headers(headers) {
+fn governed(snapshot: &Snapshot, host: &Host, head: Head, named: Named) -> Explained {
+    let links = match Links::of_headers(&head.own) {
         Ok(links) => links,
         Err(refusal) => return Explained::refused(refusal),
     };

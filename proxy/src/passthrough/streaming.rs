@@ -13,7 +13,8 @@ use super::trailers;
 use crate::scrub::{ScrubStream, Scrubber};
 use crate::unpack::Unpacker;
 use crate::upstream::BodyError;
-use crate::upstream::dial::{Destination, Link};
+use crate::upstream::dial::Destination;
+use crate::upstream::link::Link;
 use crate::upstream::pool::Pool;
 
 /// An answer on its way: unpacked if need be, and without secrets. Each piece is passed on as it comes; the next one is
@@ -38,6 +39,14 @@ impl Streaming {
         home: (Arc<Pool>, Arc<Destination>, Link),
     ) -> Self {
         Self { inner, unpacker, scrub, trailers_by, trailers: None, ended: false, home: Some(home) }
+    }
+
+    /// What comes from the provider. Its connection is moved by whoever reads the answer.
+    fn arriving(&mut self, cx: &mut Context<'_>) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
+        match &mut self.home {
+            Some((_, _, link)) => link.poll_frame(&mut self.inner, cx),
+            None => Pin::new(&mut self.inner).poll_frame(cx),
+        }
     }
 
     fn go_home(&mut self) {
@@ -102,7 +111,7 @@ impl http_body::Body for Streaming {
                     }
                     return Poll::Ready(this.trailers.take().map(|trailers| Ok(Frame::trailers(trailers))));
                 }
-                Some(Ok(None)) | None => match ready!(Pin::new(&mut this.inner).poll_frame(cx)) {
+                Some(Ok(None)) | None => match ready!(this.arriving(cx)) {
                     Some(Ok(frame)) => clean = this.frame(frame),
                     Some(Err(error)) => return Poll::Ready(this.broken(error.into())),
                     None => {

@@ -76,16 +76,16 @@ pub async fn open(
     sidecar: &Arc<Sidecar>,
     snapshot: &Snapshot,
     host: &Host,
-    head: Head,
+    mut head: Head,
     (agent, incoming): (OnUpgrade, Incoming),
-    standing: Standing,
+    standing: Arc<Standing>,
 ) -> Result<Response<Body>, Refusal> {
     let accept = handshake(&head, &incoming)?;
     // Also where reads go on while writes are halted: this one could write.
     if let Some(halt) = sidecar.store.halted().await.map_err(|error| pipeline::unrecordable(&error))? {
         return Err(admission::halted(&halt.reason));
     }
-    let mut leaving = super::leaving(sidecar, snapshot, (host, None), &head).await?;
+    let mut leaving = super::leaving(sidecar, snapshot, (host, None), &mut head).await?;
     if !leaving.scrubber.is_empty() {
         // They pack messages, and what is packed cannot be searched.
         leaving.request.headers_mut().remove(header::SEC_WEBSOCKET_EXTENSIONS);
@@ -106,11 +106,14 @@ pub async fn open(
     sidecar.metrics.passed_on();
     let mut switched = Response::new(whole(Bytes::new()));
     *switched.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
-    *switched.headers_mut() = super::passed_on(response.headers(), &scrubber);
+    *switched.headers_mut() = super::passed_on(response.headers().clone(), &scrubber);
     switched.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
     switched.headers_mut().insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+    // It ends when it has handed over what it was made of.
+    let provider = hyper::upgrade::on(response);
+    link.let_go();
     let conversation = Conversation { sidecar: Arc::clone(sidecar), via: head.via, standing, scrubber };
-    tokio::spawn(conversation.hold(agent, hyper::upgrade::on(response)));
+    tokio::spawn(conversation.hold(agent, provider));
     Ok(switched)
 }
 
@@ -153,8 +156,8 @@ fn agreed(headers: &HeaderMap, accept: &str, scrubber: &Scrubber) -> Result<(), 
 /// An open WebSocket.
 struct Conversation {
     sidecar: Arc<Sidecar>,
-    via: Via,
-    standing: Standing,
+    via: Arc<Via>,
+    standing: Arc<Standing>,
     scrubber: Scrubber,
 }
 

@@ -3,12 +3,12 @@
 use bytes::Bytes;
 use http::response::Parts;
 use http::{HeaderMap, Response, header};
-use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::ext::ReasonPhrase;
 use oncegate_policy::exchange::{Answer, Exchange, Loss, Phase};
 use tokio::time::Instant;
 
+use super::link::Link;
 use super::{Prepared, chain};
 use crate::scrub::Scrubber;
 use crate::unpack::{self, Packing, Unpacker};
@@ -20,13 +20,14 @@ const WITHHELD: &str = "Oncegate withholds this answer's body: it is packed in a
 /// Reads an answer to its end. One that cannot be read to its end, by its framing or by its packing, is lost.
 pub(super) async fn collect(
     response: Response<Incoming>,
+    link: &mut Link,
     prepared: &Prepared,
     deadline: Instant,
 ) -> Exchange {
     let (mut head, body) = response.into_parts();
     let read = match head.status.is_informational() {
         true => Err("the provider changed the protocol".to_owned()),
-        false => read(&mut head, body, prepared, deadline).await,
+        false => read(&mut head, (body, link), prepared, deadline).await,
     };
     let body = match read {
         Ok(body) => body,
@@ -49,7 +50,7 @@ pub(super) async fn collect(
 /// unpack: so also where no credential was placed.
 async fn read(
     head: &mut Parts,
-    mut body: Incoming,
+    (mut body, link): (Incoming, &mut Link),
     prepared: &Prepared,
     deadline: Instant,
 ) -> Result<Vec<u8>, String> {
@@ -60,7 +61,7 @@ async fn read(
     };
     let mut whole = Whole { bytes: Vec::new(), bytes_max: prepared.bounds.max_response_body };
     loop {
-        let frame = match tokio::time::timeout_at(deadline, body.frame()).await {
+        let frame = match tokio::time::timeout_at(deadline, link.frame(&mut body)).await {
             Err(_) => return Err("the answer did not end within upstream_timeout".to_owned()),
             Ok(None) => break,
             Ok(Some(Err(error))) => return Err(chain(&error)),

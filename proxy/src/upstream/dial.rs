@@ -6,8 +6,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::client::conn::http1::{self, SendRequest};
-use hyper_util::rt::TokioIo;
 use oncegate_policy::authority::Authority;
 use oncegate_policy::exchange::NotSent;
 use rustls_pki_types::ServerName;
@@ -16,12 +14,10 @@ use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 
 use super::address::Judged;
-use super::wire::{Counting, Stream, Written};
-use super::{Body, chain};
+use super::link::Link;
+use super::wire::Stream;
 use crate::own::Ports;
 
-/// Most header fields in an answer.
-const ANSWER_HEADERS_MAX: usize = 200;
 /// Addresses of one name that are tried.
 const ADDRESSES_MAX: usize = 8;
 const NOT_IN_TIME: &str = "no connection in time";
@@ -59,18 +55,6 @@ pub trait Wires: Send + Sync {
 /// A stream that is being made.
 pub type Connected = Pin<Box<dyn Future<Output = Result<Box<dyn Stream>, NotSent>> + Send>>;
 
-/// A connection that speaks HTTP/1.1.
-pub struct Link {
-    /// Sends one request at a time.
-    pub sender: SendRequest<Body>,
-    /// Counts what was written.
-    pub written: Written,
-    /// The count before this request.
-    pub written_before: u64,
-    /// It served another request before.
-    pub reused: bool,
-}
-
 /// Connects, all within `within`.
 ///
 /// # Errors
@@ -83,20 +67,7 @@ pub async fn dial(dialler: &Dialler, destination: &Destination, within: Duration
             .await
             .map_err(|_| NotSent::Connect(NOT_IN_TIME.to_owned()))??,
     };
-    let written = Written::default();
-    let io = TokioIo::new(Counting::new(stream, written.clone()));
-    let (sender, connection) = http1::Builder::new()
-        .max_headers(ANSWER_HEADERS_MAX)
-        .handshake(io)
-        .await
-        .map_err(|error| NotSent::Connect(chain(&error)))?;
-    // The task ends when the sender is dropped or the peer closes; its error reaches the request's own future.
-    tokio::spawn(async move {
-        if let Err(error) = connection.with_upgrades().await {
-            tracing::trace!(error = chain(&error), "a connection to a provider ended");
-        }
-    });
-    Ok(Link { sender, written, written_before: 0, reused: false })
+    Link::over(stream).await
 }
 
 async fn over_network(destination: &Destination, deadline: Instant) -> Result<Box<dyn Stream>, NotSent> {
