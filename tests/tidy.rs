@@ -85,6 +85,7 @@ fn arrows_point_one_way() {
         ("tests", &all[..]),
         ("bench", &all[..]),
         ("proof", &proof[..]),
+        ("fuzz", &all[..]),
     ]);
     let workspace = manifest(&root().join("Cargo.toml"));
     let members = workspace["workspace"]["members"].as_array().unwrap();

@@ -1,0 +1,4 @@
+//! `oncegate_fuzz::matching`, fed by a fuzzer.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| oncegate_fuzz::feed(oncegate_fuzz::matching::run, data));
