@@ -1,8 +1,9 @@
-//! Proofs: power cuts, crashes, schedules and simulated histories of the real sidecar.
+//! Proofs: power cuts, crashes, schedules, simulated histories and a soak of the real sidecar.
 //!
 //! ```text
 //! cargo run --release -p oncegate-proof -- power|crash|schedules [--long] [--seed S]
 //! cargo run --release -p oncegate-proof -- sim [--long] [--seeds N] [--from S]
+//! cargo run --release -p oncegate-proof -- soak [--long] [--minutes N] [--seed S]
 //! ```
 //!
 //! Each suite ends with one line, and with 1 when it found a violation, 2 when it could not be carried out. Modules in
@@ -17,6 +18,7 @@ mod report;
 mod rng;
 mod schedules;
 mod sim;
+mod soak;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -28,7 +30,10 @@ use clap::{Args, Parser, Subcommand};
 use crate::report::Extent;
 
 #[derive(Parser)]
-#[command(name = "oncegate-proof", about = "Proofs: power cuts, crashes, schedules, simulated histories.")]
+#[command(
+    name = "oncegate-proof",
+    about = "Proofs: power cuts, crashes, schedules, simulated histories, a soak."
+)]
 struct Cli {
     #[command(subcommand)]
     suite: Suite,
@@ -60,6 +65,18 @@ enum Suite {
         #[arg(long)]
         long: bool,
     },
+    /// Keeps a sidecar under traffic, with a fault a second and a kill from time to time
+    Soak {
+        /// The long form
+        #[arg(long)]
+        long: bool,
+        /// How long, in place of the form's own time
+        #[arg(long, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+        minutes: Option<u64>,
+        /// Brings the choices of a run back; another one each time unless given
+        #[arg(long)]
+        seed: Option<u64>,
+    },
 }
 
 #[derive(Args)]
@@ -76,12 +93,15 @@ struct Wanted {
 }
 
 impl Wanted {
-    #[expect(clippy::disallowed_methods, reason = "the seed is the only thing that comes from the clock")]
     fn extent(&self) -> Extent {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let seed = self.seed.unwrap_or_else(|| u64::from(now.subsec_nanos()) ^ now.as_secs());
-        Extent { long: self.long, seed, runs: self.runs }
+        Extent { long: self.long, seed: self.seed.unwrap_or_else(some_seed), runs: self.runs }
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the seed is the only thing that comes from the clock")]
+fn some_seed() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::from(now.subsec_nanos()) ^ now.as_secs()
 }
 
 fn main() -> ExitCode {
@@ -92,6 +112,10 @@ fn main() -> ExitCode {
         Suite::Schedules(wanted) => schedules::run(&wanted.extent()).map(|report| report.close()),
         Suite::Sim { seeds, from, long } => {
             sim::run(&sim::Wanted { from, seeds, long }).map(|report| report.close())
+        }
+        Suite::Soak { long, minutes, seed } => {
+            let seed = seed.unwrap_or_else(some_seed);
+            soak::run(&soak::Wanted { long, minutes, seed }).map(|report| report.close())
         }
     };
     match ended {

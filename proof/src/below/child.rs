@@ -88,6 +88,11 @@ impl Sidecar {
         until("stop the sidecar", || self.process.0.try_wait().ok()?).map(drop)
     }
 
+    /// Its number among the processes.
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.0.id()
+    }
+
     /// Whether it has ended by itself.
     pub(crate) fn has_ended(&mut self) -> bool {
         matches!(self.process.0.try_wait(), Ok(Some(_)))

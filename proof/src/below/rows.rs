@@ -24,9 +24,16 @@ pub(crate) struct Row {
     pub(crate) holds: Vec<Hold>,
     /// The bytes that were to be sent, until the effect is settled.
     pub(crate) body: Option<Vec<u8>>,
-    amount: i64,
-    claimed: bool,
-    digest: String,
+    pub(crate) amount: i64,
+    pub(crate) claimed: bool,
+    pub(crate) digest: String,
+}
+
+impl Row {
+    /// What it has taken for good, on the limit of which it took most.
+    pub(crate) fn consumed(&self) -> i64 {
+        self.holds.iter().map(|hold| hold.consumed).max().unwrap_or(0)
+    }
 }
 
 /// Room on a limit.
@@ -176,7 +183,8 @@ fn limits(shell: &Connection, effects: &HashMap<i64, Row>) -> rusqlite::Result<R
     let limits: Vec<[i64; 4]> = statement
         .query_map([], |row| Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?]))?
         .collect::<rusqlite::Result<_>>()?;
-    let mut statement = shell.prepare("SELECT limit_key, amount FROM consumption WHERE period = 'day'")?;
+    let mut statement = shell
+        .prepare("SELECT limit_key, sum(amount) FROM consumption WHERE period = 'day' GROUP BY limit_key")?;
     let consumed: HashMap<i64, i64> =
         statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<rusqlite::Result<_>>()?;
     for [limit, amount, reserved, unknown] in limits {

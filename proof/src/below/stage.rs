@@ -117,6 +117,23 @@ pub(crate) fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
+/// The bank's host in a configuration, and the credential that it is sent.
+pub(crate) fn bank_host(port: u16) -> String {
+    format!(
+        r#"
+[secrets.BANK_KEY]
+from = {{ env = "{CREDENTIAL_ENV}" }}
+allowed_hosts = ["{HOST}"]
+allowed_placements = ["header"]
+
+[hosts."{HOST}"]
+credential = {{ header = "Authorization", value = "Bearer {{{{secret:BANK_KEY}}}}" }}
+plain = true
+connect_to = "127.0.0.1:{port}"
+"#
+    )
+}
+
 fn configuration(port: u16) -> String {
     let impact = r#"impact = { dimension = "money", currency = "usd", amount = "input.amount" }"#;
     let way = |name: &str, path: &str, more: &str| {
@@ -135,19 +152,7 @@ verify = {{ url = "http://{HOST}/v1/{path}/{{{{input.id}}}}", match = [{{ path =
     };
     let text = Conf::default()
         .timing("2s", "4s")
-        .with(&format!(
-            r#"
-[secrets.BANK_KEY]
-from = {{ env = "{CREDENTIAL_ENV}" }}
-allowed_hosts = ["{HOST}"]
-allowed_placements = ["header"]
-
-[hosts."{HOST}"]
-credential = {{ header = "Authorization", value = "Bearer {{{{secret:BANK_KEY}}}}" }}
-plain = true
-connect_to = "127.0.0.1:{port}"
-"#
-        ))
+        .with(&bank_host(port))
         .with(&way("transfer", "transfers", ""))
         .with(&way("order", "orders", "requires_approval = true"))
         .with(&format!(
