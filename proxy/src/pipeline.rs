@@ -21,6 +21,7 @@ use std::time::Duration;
 use oncegate_policy::action::ActionName;
 use oncegate_policy::caller::CallerName;
 use oncegate_policy::classify::{self, Verdict};
+use oncegate_policy::effect::Stage;
 use oncegate_policy::exchange::Exchange;
 use oncegate_policy::id::EffectId;
 use oncegate_policy::refusal::{Code, Refusal};
@@ -162,6 +163,8 @@ async fn dispatch(
     if answering.is_given() {
         logged::late(&view, verdict, &exchange);
     }
+    // What is settled gives the reconciler nothing to do at once: most writes do not wake it.
+    let settled = recorded.as_ref().is_ok_and(|view| matches!(view.stage, Stage::Settled(_)));
     let said = match recorded {
         Ok(view) => {
             sidecar.in_flight.leave(&id, Some(view.clone()));
@@ -174,7 +177,9 @@ async fn dispatch(
             Said::Unrecorded(id)
         }
     };
-    sidecar.look_soon.notify_one();
+    if !settled {
+        sidecar.look_soon.notify_one();
+    }
     answering.give(said);
 }
 

@@ -24,6 +24,8 @@ use crate::{adapting, let_through, read, upstream};
 
 /// The reconciler wakes at least this often: interrupted dispatches are swept then.
 const WAKE_EVERY: Duration = Duration::from_secs(15);
+/// And no more often than this by itself, whatever `first_after` says.
+const WAKE_EVERY_MIN: Duration = Duration::from_millis(20);
 /// Recorded answers that are older than `[store] keep_responses` are erased this often.
 const PRUNE_EVERY: Duration = Duration::from_secs(3600);
 /// Questions in one look; the adapters have bounds of their own below it.
@@ -70,10 +72,13 @@ pub async fn run(sidecar: Arc<Sidecar>, mut stop: watch::Receiver<bool>) {
     }
 }
 
+/// A success wakes nobody: where the look that may confirm it is due sooner than the usual wake, that is waited for.
 async fn next_wake(sidecar: &Arc<Sidecar>) -> Duration {
+    let first_after = sidecar.snapshot().config.reconcile.schedule.first_after;
+    let longest = first_after.clamp(WAKE_EVERY_MIN, WAKE_EVERY);
     match sidecar.store.next_look().await {
-        Ok(Some(at)) => at.since(sidecar.clock.now()).clamp(Duration::from_millis(20), WAKE_EVERY),
-        Ok(None) | Err(_) => WAKE_EVERY,
+        Ok(Some(at)) => at.since(sidecar.clock.now()).clamp(WAKE_EVERY_MIN, longest),
+        Ok(None) | Err(_) => longest,
     }
 }
 
