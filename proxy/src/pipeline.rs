@@ -167,7 +167,7 @@ async fn dispatch(
     let settled = recorded.as_ref().is_ok_and(|view| matches!(view.stage, Stage::Settled(_)));
     let said = match recorded {
         Ok(view) => {
-            sidecar.in_flight.leave(&id, Some(view.clone()));
+            sidecar.in_flight.leave(&id, Some(&view));
             fresh(view, verdict, exchange)
         }
         Err(error) => {
@@ -186,7 +186,7 @@ async fn dispatch(
 async fn meanwhile_unknown(sidecar: &Arc<Sidecar>, claim: &Claim, id: &EffectId) -> Said {
     match sidecar.store.mark_unknown(claim, "no answer within respond_within", sidecar.clock.now()).await {
         Ok(view) => {
-            sidecar.in_flight.leave(id, Some(view.clone()));
+            sidecar.in_flight.leave(id, Some(&view));
             Said::Record { view: Box::new(view), repeat: false }
         }
         Err(error) => {

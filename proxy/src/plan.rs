@@ -52,12 +52,15 @@ pub async fn plan(
     for _ in 0..PLAN_READS_MAX {
         let wanted = match planned {
             Planned::Ready(plan) => {
-                // For the fingerprint alone: a read-back does not repeat them.
-                let mut whole = plan.clone();
-                if matches!(adapting::credential(host, Some(action), false), Some(Credential::Sigv4(_))) {
+                let signed = adapting::credential(host, Some(action), false);
+                let asked = if matches!(signed, Some(Credential::Sigv4(_))) {
+                    // For the fingerprint alone: a read-back does not repeat them.
+                    let mut whole = plan.clone();
                     whole.fingerprint_scope.extend(amazons(asked.headers, adapter.key_header()));
-                }
-                let asked = identify(action, adapter, asking, &whole)?;
+                    identify(action, adapter, asking, &whole)?
+                } else {
+                    identify(action, adapter, asking, &plan)?
+                };
                 return Ok(Planning { plan, asked });
             }
             Planned::Refused(refusal) => return Err(refusal),

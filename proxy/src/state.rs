@@ -360,10 +360,11 @@ impl InFlight {
     }
 
     /// Tells whoever waits what became of it, and forgets it.
-    pub fn leave(&self, effect: &EffectId, view: Option<EffectView>) {
+    pub fn leave(&self, effect: &EffectId, view: Option<&EffectView>) {
         let sender = self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(effect);
-        if let Some(sender) = sender {
-            sender.send_replace(view);
+        // Nobody can begin to wait any more, and mostly nobody does.
+        if let Some(sender) = sender.filter(|sender| sender.receiver_count() > 0) {
+            sender.send_replace(view.cloned());
         }
     }
 

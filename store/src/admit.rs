@@ -149,7 +149,8 @@ impl Store {
                 Asking { caller: &caller, action: &action, asked: &asked, subject: subject.as_deref() };
             // One snapshot: facts of different moments could make a repeat of what is none.
             read::snapshot(connection, |inside| {
-                match decide(&asked, &facts::read(inside, &asking, now)?, now) {
+                let halted = facts::halted(inside)?;
+                match decide(&asked, &facts::read(inside, &asking, halted, now)?, now) {
                     Decision::Repeat(id) => Ok(row::by_id(inside, &id)?.map(|effect| effect.view)),
                     Decision::New { .. } | Decision::Refuse(_) => Ok(None),
                 }
@@ -178,7 +179,8 @@ fn admit(tx: &mut Tx<'_>, new: NewEffect, now: Timestamp) -> Result<Inside, Faul
         asked: &new.asked,
         subject: new.subject.as_deref(),
     };
-    let retry_of = match decide(&new.asked, &facts::read(tx.connection, &asking, now)?, now) {
+    let halted = tx.tally.halted(tx.connection)?;
+    let retry_of = match decide(&new.asked, &facts::read(tx.connection, &asking, halted, now)?, now) {
         Decision::New { retry_of } => retry_of,
         Decision::Repeat(id) => {
             let effect = row::by_id(tx.connection, &id)?.ok_or(Fault::Gone { effect: id })?;
@@ -212,11 +214,12 @@ fn claim_new(tx: &mut Tx<'_>, new: NewEffect, entry: Entry, room: &Room) -> Resu
     let now = entry.now;
     let key = insert::insert(tx, &new, &entry, None)?;
     holds::take(tx, key, room)?;
-    let attempt = tx.begin_dispatch(key, &new.effect, now)?;
+    let attempt = tx.begin_dispatch(key, now)?;
     admitted_event(tx, "admitted", "dispatching", &new, &entry)?;
     let claimed = tx.setting.living.claim(new.effect.clone(), attempt);
     let stage = Stage::Dispatching { claimed_at: now, owner: tx.setting.owner.clone() };
-    Ok(Inside::Granted { claimed, effect: entry.view(new, stage) })
+    let effect = entry.view(new, stage);
+    Ok(Inside::Granted { claimed: claimed.remembering(&effect), effect })
 }
 
 fn park(

@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use oncegate_policy::id::{EffectId, InvocationId};
 
+use crate::view::EffectView;
+
 /// The right to send one effect's request once.
 #[must_use = "a permit that is dropped leaves an effect that the sweep will call unknown"]
 #[derive(Debug)]
@@ -131,7 +133,16 @@ impl PlainClaim {
 pub(crate) struct Claimed {
     pub(crate) effect: EffectId,
     pub(crate) attempt: i64,
+    /// The effect as it was claimed: so it is for as long as it says `dispatching`, and need not be read again.
+    pub(crate) remembered: Option<Box<EffectView>>,
     _held: Held,
+}
+
+impl Claimed {
+    /// With the effect that it was made for.
+    pub(crate) fn remembering(self, view: &EffectView) -> Self {
+        Self { remembered: Some(Box::new(view.clone())), ..self }
+    }
 }
 
 /// One running invocation without an effect, of this run.
@@ -165,7 +176,7 @@ pub(crate) struct Living {
 impl Living {
     /// Registers an attempt; called inside the transaction that inserts it, so that no sweep can come between.
     pub(crate) fn claim(&self, effect: EffectId, attempt: i64) -> Claimed {
-        Claimed { effect, attempt, _held: self.hold(attempt) }
+        Claimed { effect, attempt, remembered: None, _held: self.hold(attempt) }
     }
 
     fn hold(&self, row: i64) -> Held {

@@ -64,6 +64,12 @@ pub enum Fault {
         /// The invocation.
         invocation: InvocationId,
     },
+    /// The counters of a limit do not add up: another hand has changed them.
+    #[error("the counters of limit {limit} do not add up")]
+    Uncounted {
+        /// The limit's name.
+        limit: String,
+    },
     /// No such effect, although a claim for it is held.
     #[error("effect {effect} is not in the record")]
     Gone {

@@ -29,8 +29,13 @@ pub(crate) struct Asking<'a> {
 /// statement cache costs no more than reading it.
 macro_rules! known {
     ($rest:literal) => {
+        known!("", $rest)
+    };
+    ($index:literal, $rest:literal) => {
         concat!(
-            "SELECT id, invocation, fingerprint, stage, result, settled_at, retried_by IS NOT NULL FROM effect WHERE ",
+            "SELECT id, invocation, fingerprint, stage, result, settled_at, retried_by IS NOT NULL FROM effect ",
+            $index,
+            " WHERE ",
             $rest
         )
     };
@@ -43,15 +48,22 @@ const OPEN_ON_SUBJECT: &str = known!(
          AND stage NOT IN ('settled', 'rejected') AND stage <> 'awaiting_approval' ORDER BY key LIMIT 1"
 );
 const RETRY_TARGET: &str = known!("invocation = ?1 AND action = ?2");
+/// Among what is open of the action, which is little, and not among all that was ever identical.
 const OPEN_IDENTICAL: &str = known!(
+    "INDEXED BY effect_open",
     "fingerprint = ?2 AND action = ?1
          AND stage NOT IN ('settled', 'rejected') ORDER BY key LIMIT 1"
 );
 const IDENTICAL: &str = known!("fingerprint = ?2 AND action = ?1 ORDER BY key DESC LIMIT ?3");
 
-/// Reads the facts. In the write transaction they cannot change before the claim; on a reader's connection they
-/// are good for recognising a repeat, and only for that.
-pub(crate) fn read(connection: &Connection, asking: &Asking<'_>, now: Timestamp) -> Result<Facts, Fault> {
+/// Reads the facts, but for whether writes are halted, which the writer knows by heart. In the write transaction they
+/// cannot change before the claim; on a reader's connection they are good for recognising a repeat, and only for that.
+pub(crate) fn read(
+    connection: &Connection,
+    asking: &Asking<'_>,
+    halted: Option<String>,
+    now: Timestamp,
+) -> Result<Facts, Fault> {
     let (action, asked) = (asking.action.as_str(), asking.asked);
     let by_caller_key = match &asked.caller_key {
         Some(key) => known(connection, UNDER_CALLER_KEY, [asking.caller.as_str(), action, &key.text])?,
@@ -80,7 +92,7 @@ pub(crate) fn read(connection: &Connection, asking: &Asking<'_>, now: Timestamp)
         by_fingerprint: identical(connection, asking, now)?,
         open_on_subject,
         retry_target,
-        halted: halted(connection)?,
+        halted,
     })
 }
 

@@ -41,6 +41,7 @@ impl Store {
                 "INSERT INTO halt (reason, by, at) VALUES (?1, ?2, ?3)",
                 params![halt.reason, halt.by.as_str(), now.0],
             )?;
+            tx.tally.forget_halt();
             event(tx, "halted", &halt.by, &halt.reason, now)?;
             Ok(halt)
         };
@@ -59,6 +60,7 @@ impl Store {
                 "UPDATE halt SET lifted_by = ?1, lifted_at = ?2 WHERE lifted_at IS NULL",
                 params![by.as_str(), now.0],
             )?;
+            tx.tally.forget_halt();
             event(tx, "resumed", &by, "dispatches are allowed again", now)?;
             Ok(Some(lifted))
         };

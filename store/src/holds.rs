@@ -7,12 +7,13 @@ use oncegate_policy::impact::{Bound, Dimension, Impact};
 use oncegate_policy::limit::{self, Limit, Period, Usage};
 use oncegate_policy::refusal::{Code, Refusal};
 use oncegate_policy::time::Timestamp;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, params};
 
 use crate::error::Fault;
-use crate::limits::{self, LimitRow};
+use crate::limits::LimitRow;
 use crate::read::collect;
 use crate::row::Effect;
+use crate::tally::Window;
 use crate::view::EffectView;
 use crate::writer::Tx;
 
@@ -33,17 +34,17 @@ pub(crate) enum Ending {
 
 /// Whether there is room on every limit that applies. Called in the transaction that claims the dispatch, by the
 /// only writer: no two admissions can see the same room.
-pub(crate) fn room(tx: &Tx<'_>, wanted: &Wanted<'_>, now: Timestamp) -> Result<Reserved, Fault> {
-    let limits = applicable(tx, wanted)?;
-    let amount = wanted.impact.and_then(|impact| impact.amount);
-    for row in &limits {
-        let usage = usage(tx.connection, row, now)?;
-        if !limit::fits(&row.limit, &usage, amount) {
-            return Ok(Reserved::NoRoom(no_room(&row.limit, &usage, amount)));
+pub(crate) fn room(tx: &mut Tx<'_>, wanted: &Wanted<'_>, now: Timestamp) -> Result<Reserved, Fault> {
+    let Some(impact) = wanted.impact else { return Ok(Reserved::Room(Room { limits: vec![], amount: 0 })) };
+    let limits =
+        tx.tally.applying(tx.connection, |limit| limit.applies(wanted.action, wanted.resource, impact))?;
+    for key in &limits {
+        let (limit, usage) = tx.tally.usage(tx.connection, *key, now)?;
+        if !limit::fits(limit, &usage, impact.amount) {
+            return Ok(Reserved::NoRoom(no_room(limit, &usage, impact.amount)));
         }
     }
-    let limits = limits.into_iter().map(|row| row.key).collect();
-    Ok(Reserved::Room(Room { limits, amount: amount.unwrap_or(0) }))
+    Ok(Reserved::Room(Room { limits, amount: impact.amount.unwrap_or(0) }))
 }
 
 /// Room that was found, on these limits, and is to be taken in the same transaction.
@@ -53,20 +54,18 @@ pub(crate) struct Room {
 }
 
 /// Takes the room that [`room`] has found.
-pub(crate) fn take(tx: &Tx<'_>, effect: i64, room: &Room) -> Result<(), Fault> {
+pub(crate) fn take(tx: &mut Tx<'_>, effect: i64, room: &Room) -> Result<(), Fault> {
     for limit in &room.limits {
-        hold(tx, effect, *limit, room.amount)?;
+        hold(tx.connection, effect, *limit, room.amount)?;
+        tx.tally.hold(tx.connection, *limit, room.amount, 0)?;
     }
     Ok(())
 }
 
-fn hold(tx: &Tx<'_>, effect: i64, limit: i64, amount: i64) -> Result<(), Fault> {
-    tx.connection
+fn hold(connection: &Connection, effect: i64, limit: i64, amount: i64) -> Result<(), Fault> {
+    connection
         .prepare_cached("INSERT INTO hold (effect, limit_key, amount, state) VALUES (?1, ?2, ?3, 'held')")?
         .execute(params![effect, limit, amount])?;
-    tx.connection
-        .prepare_cached("UPDATE impact_limit SET reserved = reserved + ?2 WHERE key = ?1")?
-        .execute(params![limit, amount])?;
     Ok(())
 }
 
@@ -88,14 +87,12 @@ pub(crate) fn cover(tx: &Tx<'_>, row: &LimitRow) -> Result<Covered, Fault> {
             continue;
         }
         let amount = open.amount.unwrap_or(0);
-        hold(tx, open.key, row.key, amount)?;
-        if open.unknown {
-            tx.connection
-                .prepare_cached(
-                    "UPDATE impact_limit SET unknown_exposure = unknown_exposure + ?2 WHERE key = ?1",
-                )?
-                .execute(params![row.key, amount])?;
-        }
+        hold(tx.connection, open.key, row.key, amount)?;
+        tx.connection
+            .prepare_cached(
+                "UPDATE impact_limit SET reserved = reserved + ?2, unknown_exposure = unknown_exposure + ?3 WHERE key = ?1",
+            )?
+            .execute(params![row.key, amount, if open.unknown { amount } else { 0 }])?;
         covered.effects = covered.effects.saturating_add(1);
         covered.amount = covered.amount.saturating_add(amount);
     }
@@ -130,13 +127,6 @@ fn open_effects(connection: &Connection, row: &LimitRow) -> Result<Vec<OpenEffec
             unknown: columns.next()?,
         })
     })
-}
-
-fn applicable(tx: &Tx<'_>, wanted: &Wanted<'_>) -> Result<Vec<LimitRow>, Fault> {
-    let Some(impact) = wanted.impact else { return Ok(vec![]) };
-    let mut rows = limits::of_dimension(tx.connection, &impact.dimension)?;
-    rows.retain(|row| row.limit.applies(wanted.action, wanted.resource, impact));
-    Ok(rows)
 }
 
 /// What asks for room.
@@ -180,120 +170,79 @@ fn no_room(limit: &Limit, usage: &Usage, wanted: Option<i64>) -> Refusal {
     }
 }
 
-/// What the counters of a limit say at `now`.
-pub(crate) fn usage(connection: &Connection, row: &LimitRow, now: Timestamp) -> Result<Usage, Fault> {
-    let start = row.limit.period.start(now);
-    let consumed = connection
-        .prepare_cached(
-            "SELECT amount FROM consumption WHERE limit_key = ?1 AND period = ?2 AND period_start = ?3",
-        )?
-        .query_row(params![row.key, row.limit.period.word(), start.0], |found| found.get(0))
-        .optional()?
-        .unwrap_or(0);
-    Ok(Usage { consumed, reserved: row.reserved, unknown_exposure: row.unknown_exposure })
-}
-
 /// The effect became unknown: what it holds is counted as exposure too.
-pub(crate) fn expose(tx: &Tx<'_>, effect: i64) -> Result<(), Fault> {
+pub(crate) fn expose(tx: &mut Tx<'_>, effect: i64) -> Result<(), Fault> {
     for held in open_holds(tx.connection, effect)? {
-        tx.connection
-            .prepare_cached(
-                "UPDATE impact_limit SET unknown_exposure = unknown_exposure + ?2 WHERE key = ?1",
-            )?
-            .execute(params![held.limit, held.amount])?;
+        tx.tally.hold(tx.connection, held.limit, 0, held.amount)?;
     }
     Ok(())
 }
 
 /// The effect is settled: each hold ends, once. A success is consumed in the period of its last write.
-pub(crate) fn end(tx: &Tx<'_>, effect: &Effect, ending: &Ending, now: Timestamp) -> Result<(), Fault> {
+pub(crate) fn end(tx: &mut Tx<'_>, effect: &Effect, ending: &Ending, now: Timestamp) -> Result<(), Fault> {
     let was_unknown = matches!(effect.view.stage, Stage::Reconciling { .. });
     for held in open_holds(tx.connection, effect.key)? {
         let consumed = match ending {
             Ending::Consumed => held.amount,
             Ending::Released => 0,
-            Ending::Actual { amounts, otherwise_consumed } => amounts
-                .iter()
-                .find(|(dimension, _)| *dimension == held.dimension)
-                .map_or(if *otherwise_consumed { held.amount } else { 0 }, |(_, actual)| *actual),
+            Ending::Actual { amounts, otherwise_consumed } => {
+                let dimension = &tx.tally.limit(tx.connection, held.limit)?.limit.dimension;
+                let named = amounts.iter().find(|(of, _)| of == dimension);
+                named.map_or(if *otherwise_consumed { held.amount } else { 0 }, |(_, actual)| *actual)
+            }
         };
         let state =
             if consumed == 0 && !matches!(ending, Ending::Consumed) { "released" } else { "consumed" };
         tx.connection
-            .prepare_cached("UPDATE hold SET state = ?2, consumed = ?3, ended_at = ?4 WHERE key = ?1")?
-            .execute(params![held.key, state, consumed, now.0])?;
-        let exposed = if was_unknown { held.amount } else { 0 };
-        tx.connection
             .prepare_cached(
-                "UPDATE impact_limit SET reserved = reserved - ?2, unknown_exposure = unknown_exposure - ?3 WHERE key = ?1",
+                "UPDATE hold SET state = ?3, consumed = ?4, ended_at = ?5 WHERE effect = ?1 AND limit_key = ?2",
             )?
-            .execute(params![held.limit, held.amount, exposed])?;
+            .execute(params![effect.key, held.limit, state, consumed, now.0])?;
+        let exposed = if was_unknown { held.amount } else { 0 };
+        tx.tally.hold(tx.connection, held.limit, -held.amount, -exposed)?;
         if consumed > 0 {
             // Only what is unknown can have been written again since it was claimed.
             let written_at = match effect.view.claimed_at {
                 Some(claimed_at) if !was_unknown => claimed_at,
                 Some(_) | None => last_write(tx.connection, effect.key)?.unwrap_or(now),
             };
-            consume(tx.connection, &held, consumed, written_at)?;
+            consume(tx, held.limit, consumed, written_at)?;
         }
     }
     Ok(())
 }
 
-fn consume(connection: &Connection, held: &Held, amount: i64, at: Timestamp) -> Result<(), Fault> {
-    add_consumption(connection, held.limit, Period::Day, Period::Day.start(at), amount)?;
-    if held.period != Period::Day {
-        add_consumption(connection, held.limit, held.period, held.period.start(at), amount)?;
+fn consume(tx: &mut Tx<'_>, limit: i64, amount: i64, at: Timestamp) -> Result<(), Fault> {
+    let own = tx.tally.limit(tx.connection, limit)?.limit.period;
+    let periods = [Some(Period::Day), (own != Period::Day).then_some(own)];
+    for period in periods.into_iter().flatten() {
+        tx.tally.consume(tx.connection, Window { limit, period, start: period.start(at) }, amount)?;
     }
-    Ok(())
-}
-
-/// Adds to the counter of one period.
-pub(crate) fn add_consumption(
-    connection: &Connection,
-    limit: i64,
-    period: Period,
-    start: Timestamp,
-    amount: i64,
-) -> Result<(), Fault> {
-    connection
-        .prepare_cached(
-            "INSERT INTO consumption VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO UPDATE SET amount = consumption.amount + excluded.amount",
-        )?
-        .execute(params![limit, period.word(), start.0, amount])?;
     Ok(())
 }
 
 /// When the provider was last written to for this effect.
 fn last_write(connection: &Connection, effect: i64) -> Result<Option<Timestamp>, Fault> {
     let at: Option<i64> = connection
-        .prepare_cached("SELECT max(started_at) FROM attempt WHERE effect = ?1 AND kind <> 'reconcile'")?
+        .prepare_cached(
+            "SELECT max(started_at) FROM attempt
+             WHERE key BETWEEN ?1 << 20 AND (?1 << 20) + 1048575 AND kind <> 'reconcile'",
+        )?
         .query_row([effect], |row| row.get(0))?;
     Ok(at.map(Timestamp))
 }
 
-/// A hold that has not ended, with what its limit counts.
+/// A hold that has not ended.
 struct Held {
-    key: i64,
     limit: i64,
     amount: i64,
-    dimension: Dimension,
-    period: Period,
 }
 
 fn open_holds(connection: &Connection, effect: i64) -> Result<Vec<Held>, Fault> {
-    let mut statement = connection.prepare_cached(
-        "SELECT h.key, h.limit_key, h.amount, l.dimension, l.unit, l.period
-         FROM hold h JOIN impact_limit l ON l.key = h.limit_key WHERE h.effect = ?1 AND h.state = 'held'",
-    )?;
+    let mut statement = connection
+        .prepare_cached("SELECT limit_key, amount FROM hold WHERE effect = ?1 AND state = 'held'")?;
     collect(&mut statement.query([effect])?, |columns| {
-        Ok(Held {
-            key: columns.next()?,
-            limit: columns.next()?,
-            amount: columns.next()?,
-            dimension: Dimension::from_words(&columns.next::<String>()?, &columns.next::<String>()?),
-            period: columns.word("period", Period::parse)?,
-        })
+        Ok(Held { limit: columns.next()?, amount: columns.next()? })
     })
 }
 

@@ -1,7 +1,7 @@
 //! The rows of a new effect.
 
 use oncegate_policy::effect::Stage;
-use oncegate_policy::id::{ApprovalId, AttemptId, EffectId, InvocationId};
+use oncegate_policy::id::{ApprovalId, EffectId, InvocationId};
 use oncegate_policy::time::Timestamp;
 use rusqlite::{OptionalExtension, params};
 use sha2::{Digest, Sha256};
@@ -152,17 +152,6 @@ fn insert_beside(tx: &Tx<'_>, key: i64, new: &NewEffect, entry: &Entry) -> Resul
 }
 
 impl Tx<'_> {
-    /// The one dispatch attempt of an effect. Its id is the effect's own, so that there cannot be two.
-    pub(crate) fn begin_dispatch(&self, effect: i64, id: &EffectId, now: Timestamp) -> Result<i64, Fault> {
-        let tail = id.as_str().trim_start_matches(EffectId::PREFIX);
-        self.connection
-            .prepare_cached(
-                "INSERT INTO attempt (id, effect, kind, run, started_at) VALUES (?1, ?2, 'dispatch', ?3, ?4)",
-            )?
-            .execute(params![AttemptId::from_ulid(tail).as_str(), effect, self.setting.run, now.0])?;
-        Ok(self.connection.last_insert_rowid())
-    }
-
     /// A ULID of this moment, with SQLite's randomness.
     pub(crate) fn fresh_ulid(&self, now: Timestamp) -> String {
         let random: Option<[u8; 16]> = self

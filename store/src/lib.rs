@@ -37,13 +37,16 @@ pub mod sweep;
 pub mod trouble;
 pub mod view;
 
+mod attempt;
 mod facts;
 mod holds;
 mod insert;
+mod job;
 mod migrate;
 mod queue;
 mod row;
 mod settle;
+mod tally;
 mod writer;
 
 pub use admit::{Admitted, NewEffect, RefusedRequest};

@@ -3,7 +3,7 @@
 use oncegate_policy::action::ActionName;
 use oncegate_policy::id::LimitId;
 use oncegate_policy::impact::Dimension;
-use oncegate_policy::limit::{Limit, Period};
+use oncegate_policy::limit::{Limit, Period, Usage};
 use oncegate_policy::time::Timestamp;
 use rusqlite::{Connection, Params, Row, params};
 use serde_json::{Value, json};
@@ -13,14 +13,16 @@ use crate::error::{Fault, StoreError};
 use crate::events::Event;
 use crate::holds::{self, Covered};
 use crate::row::Columns;
+use crate::tally::{self, Window};
 use crate::view::Exposure;
 use crate::writer::{Step, Tx};
 
-const SYNC: Step =
-    Step::new("take over the declared limits").failing_at("before_limits_commit", "after_limits_commit");
-const CREATE: Step = Step::new("make a limit");
-const CHANGE: Step = Step::new("change a limit");
-const ARCHIVE: Step = Step::new("archive a limit");
+const SYNC: Step = Step::new("take over the declared limits")
+    .failing_at("before_limits_commit", "after_limits_commit")
+    .on_limits();
+const CREATE: Step = Step::new("make a limit").on_limits();
+const CHANGE: Step = Step::new("change a limit").on_limits();
+const ARCHIVE: Step = Step::new("archive a limit").on_limits();
 
 /// A limit with its counters.
 pub(crate) struct LimitRow {
@@ -245,7 +247,8 @@ fn recount(connection: &Connection, limit: i64, period: Period) -> Result<(), Fa
     let days: Vec<(i64, i64)> =
         statement.query_map([limit], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<Result<_, _>>()?;
     for (day, amount) in days {
-        holds::add_consumption(connection, limit, period, period.start(Timestamp(day)), amount)?;
+        let start = period.start(Timestamp(day));
+        tally::add_consumption(connection, Window { limit, period, start }, amount)?;
     }
     Ok(())
 }
@@ -295,10 +298,9 @@ macro_rules! limits {
     };
 }
 
-/// The limits in use of one dimension.
-pub(crate) fn of_dimension(connection: &Connection, dimension: &Dimension) -> Result<Vec<LimitRow>, Fault> {
-    let statement = limits!("WHERE archived_at IS NULL AND dimension = ?1 AND unit = ?2 ORDER BY key");
-    many(connection, statement, [dimension.word(), dimension.unit()])
+/// Every limit, in use or not.
+pub(crate) fn all(connection: &Connection) -> Result<Vec<LimitRow>, Fault> {
+    many(connection, limits!("ORDER BY key"), [])
 }
 
 /// One limit, in use or not.
@@ -368,11 +370,12 @@ fn limit_row(row: &Row<'_>) -> Result<LimitRow, Fault> {
 }
 
 fn exposure(connection: &Connection, row: LimitRow, now: Timestamp) -> Result<Exposure, Fault> {
-    let usage = holds::usage(connection, &row, now)?;
-    let period_start = row.limit.period.start(now);
+    let (period, period_start) = (row.limit.period, row.limit.period.start(now));
+    let consumed = tally::consumption(connection, Window { limit: row.key, period, start: period_start })?;
+    let usage = Usage { consumed, reserved: row.reserved, unknown_exposure: row.unknown_exposure };
     Ok(Exposure { id: row.id, limit: row.limit, period_start, usage, archived_at: row.archived_at })
 }
 
-fn gone(name: &str) -> Fault {
+pub(crate) fn gone(name: &str) -> Fault {
     Fault::Unreadable { what: "limit", found: name.to_owned() }
 }

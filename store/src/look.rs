@@ -277,13 +277,22 @@ fn look_attempt(
     by: &str,
     now: Timestamp,
 ) -> Result<(), Fault> {
-    let id = AttemptId::from_ulid(&tx.fresh_ulid(now));
+    let (key, id) = (tx.next_attempt(effect.key)?, AttemptId::from_ulid(&tx.fresh_ulid(now)));
     tx.connection
         .prepare_cached(
-            "INSERT INTO attempt (id, effect, kind, author, run, started_at, ended_at, seen, cause)
-             VALUES (?1, ?2, 'reconcile', ?3, ?4, ?5, ?5, ?6, ?7)",
+            "INSERT INTO attempt (key, id, effect, kind, author, run, started_at, ended_at, seen, cause)
+             VALUES (?1, ?2, ?3, 'reconcile', ?4, ?5, ?6, ?6, ?7, ?8)",
         )?
-        .execute(params![id.as_str(), effect.key, by, tx.setting.run, now.0, word(finding), what(finding)])?;
+        .execute(params![
+            key,
+            id.as_str(),
+            effect.key,
+            by,
+            tx.setting.run,
+            now.0,
+            word(finding),
+            what(finding)
+        ])?;
     Ok(())
 }
 

@@ -8,8 +8,12 @@ use crate::error::OpenError;
 use crate::failpoint;
 
 /// Each brings the database from the version before to its own, its place in the list plus one.
-const STEPS: &[&str] =
-    &[include_str!("schema/0001.sql"), include_str!("schema/0002.sql"), include_str!("schema/0003.sql")];
+const STEPS: &[&str] = &[
+    include_str!("schema/0001.sql"),
+    include_str!("schema/0002.sql"),
+    include_str!("schema/0003.sql"),
+    include_str!("schema/0004.sql"),
+];
 
 /// Marks the file as ours: "once".
 const APPLICATION_ID: i64 = 0x6f6e_6365;

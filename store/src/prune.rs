@@ -280,7 +280,10 @@ fn shorten(tx: &Tx<'_>, effect: i64, now: Timestamp) -> Result<bool, Fault> {
     tx.forget_response(effect)?;
     tx.forget_request(effect)?;
     preview::shorten(tx.connection, effect)?;
-    for statement in ["DELETE FROM attempt WHERE effect = ?1", "DELETE FROM hold WHERE effect = ?1"] {
+    for statement in [
+        "DELETE FROM attempt WHERE key BETWEEN ?1 << 20 AND (?1 << 20) + 1048575",
+        "DELETE FROM hold WHERE effect = ?1",
+    ] {
         tx.connection.prepare_cached(statement)?.execute([effect])?;
     }
     Ok(true)

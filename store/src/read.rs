@@ -17,7 +17,7 @@ use crate::events::{self, ChainReport};
 use crate::queue::{NotQueued, Queue};
 use crate::row::{self, Columns, Effect};
 use crate::view::{AttemptKind, AttemptView, EffectDetail, EvidenceView, Exposure, Reservation};
-use crate::{limits, open};
+use crate::{attempt, limits, open};
 
 pub use crate::list::{EffectFilter, EffectList};
 
@@ -188,7 +188,7 @@ pub(crate) fn snapshot<T>(
 
 pub(crate) fn detail(connection: &Connection, effect: Effect) -> Result<EffectDetail, Fault> {
     Ok(EffectDetail {
-        attempts: attempts(connection, effect.key)?,
+        attempts: attempts(connection, &effect)?,
         evidence: evidence(connection, &effect.view.id)?,
         reservations: reservations(connection, effect.key)?,
         depends_on: depends_on(connection, effect.key)?,
@@ -197,14 +197,16 @@ pub(crate) fn detail(connection: &Connection, effect: Effect) -> Result<EffectDe
     })
 }
 
-fn attempts(connection: &Connection, effect: i64) -> Result<Vec<AttemptView>, Fault> {
+fn attempts(connection: &Connection, effect: &Effect) -> Result<Vec<AttemptView>, Fault> {
     let mut statement = connection.prepare_cached(
         "SELECT id, kind, author, started_at, ended_at, verdict, seen, step, cause, status, digest
-         FROM attempt WHERE effect = ?1 ORDER BY key",
+         FROM attempt WHERE key BETWEEN ?1 << 20 AND (?1 << 20) + 1048575 ORDER BY key",
     )?;
-    collect(&mut statement.query([effect])?, |columns| {
+    collect(&mut statement.query([effect.key])?, |columns| {
         Ok(AttemptView {
-            id: columns.word("attempt id", AttemptId::parse)?,
+            id: columns
+                .maybe("attempt id", AttemptId::parse)?
+                .unwrap_or_else(|| attempt::dispatch_id(&effect.view.id)),
             kind: columns.word("kind of attempt", AttemptKind::parse)?,
             author: columns.next()?,
             started_at: Timestamp(columns.next()?),
@@ -238,7 +240,7 @@ fn evidence(connection: &Connection, effect: &EffectId) -> Result<Vec<EvidenceVi
 fn reservations(connection: &Connection, effect: i64) -> Result<Vec<Reservation>, Fault> {
     let mut statement = connection.prepare_cached(
         "SELECT l.id, l.name, h.amount, h.state, h.consumed, h.ended_at
-         FROM hold h JOIN impact_limit l ON l.key = h.limit_key WHERE h.effect = ?1 ORDER BY h.key",
+         FROM hold h JOIN impact_limit l ON l.key = h.limit_key WHERE h.effect = ?1 ORDER BY h.limit_key",
     )?;
     collect(&mut statement.query([effect])?, |columns| {
         Ok(Reservation {

@@ -149,7 +149,7 @@ fn claim(tx: &mut Tx<'_>, effect: &Effect, now: Timestamp) -> Result<Inside, Fau
         )?
         .execute(params![effect.key, now.0, tx.setting.run, waited])?;
     holds::take(tx, effect.key, &room)?;
-    let attempt = tx.begin_dispatch(effect.key, &effect.view.id, now)?;
+    let attempt = tx.begin_dispatch(effect.key, now)?;
     tx.append(&Event {
         at: now,
         kind: "claimed",
@@ -164,7 +164,7 @@ fn claim(tx: &mut Tx<'_>, effect: &Effect, now: Timestamp) -> Result<Inside, Fau
 }
 
 /// Every control again. Room is looked for last.
-fn in_the_way(tx: &Tx<'_>, effect: &Effect, now: Timestamp) -> Result<Reserved, Fault> {
+fn in_the_way(tx: &mut Tx<'_>, effect: &Effect, now: Timestamp) -> Result<Reserved, Fault> {
     for (on, needed) in depends_on(tx.connection, effect.key)? {
         let found = row::by_id(tx.connection, &on)?;
         let outcome = found.map(|effect| effect.view.stage.outcome());

@@ -8,7 +8,6 @@ use rusqlite::params;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use crate::Store;
 use crate::claim::Claim;
 use crate::error::{Fault, StoreError};
 use crate::holds::Ending;
@@ -16,6 +15,7 @@ use crate::row::{self, Effect};
 use crate::settle::{End, Fact};
 use crate::view::{EffectView, NeverSent, ResponseSource, StoredResponse};
 use crate::writer::{Step, Tx};
+use crate::{Store, attempt};
 
 const RECORD: Step = Step::new("record an outcome").failing_at("before_record_commit", "after_record_commit");
 const MARK: Step =
@@ -174,10 +174,17 @@ impl Store {
     ///
     /// # Errors
     /// The record could not be written: the claim is gone, and the sweep will call the effect unknown.
-    pub async fn record(&self, claim: Claim, seen: Seen, now: Timestamp) -> Result<EffectView, StoreError> {
+    pub async fn record(
+        &self,
+        mut claim: Claim,
+        seen: Seen,
+        now: Timestamp,
+    ) -> Result<EffectView, StoreError> {
         let (attempt, id) = (claim.claimed.attempt, claim.effect().clone());
+        let remembered = claim.claimed.remembered.take();
         let verb = move |tx: &mut Tx<'_>| {
-            let mut effect = row::by_attempt(tx.connection, attempt)?.ok_or(Fault::Gone { effect: id })?;
+            let mut effect = attempt::effect_of_claim(tx.connection, attempt, remembered)?
+                .ok_or(Fault::Gone { effect: id })?;
             record(tx, &mut effect, attempt, &seen, now)?;
             Ok(effect.view)
         };

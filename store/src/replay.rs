@@ -136,13 +136,14 @@ fn begin(tx: &mut Tx<'_>, effect: Effect, by: &CallerName, now: Timestamp) -> Re
     let (key, id) = (effect.key, effect.view.id.clone());
     // Crash window: the replay is recorded before its first byte. A crash in between leaves an open replay of an
     // unknown effect; the sweep closes it and the effect stays as unknown as it was.
+    let attempt = tx.next_attempt(key)?;
     let attempt_id = AttemptId::from_ulid(&tx.fresh_ulid(now));
     tx.connection
         .prepare_cached(
-            "INSERT INTO attempt (id, effect, kind, author, run, started_at) VALUES (?1, ?2, 'replay', ?3, ?4, ?5)",
+            "INSERT INTO attempt (key, id, effect, kind, author, run, started_at)
+             VALUES (?1, ?2, ?3, 'replay', ?4, ?5, ?6)",
         )?
-        .execute(params![attempt_id.as_str(), key, by.as_str(), tx.setting.run, now.0])?;
-    let attempt = tx.connection.last_insert_rowid();
+        .execute(params![attempt, attempt_id.as_str(), key, by.as_str(), tx.setting.run, now.0])?;
     let text = format!("replay under provider key {} begun by {by}", effect.view.provider_key);
     let fact = Fact { kind: "replay", author: Some(by.as_str()), text: &text, detail: json!({}) };
     tx.note_fact(&effect, fact, now)?;
@@ -175,7 +176,9 @@ fn refusal(
 
 fn is_open(connection: &Connection, effect: i64) -> Result<bool, Fault> {
     let mut statement =
-        connection.prepare_cached("SELECT 1 FROM attempt WHERE effect = ?1 AND ended_at IS NULL LIMIT 1")?;
+        connection.prepare_cached(
+            "SELECT 1 FROM attempt WHERE key BETWEEN ?1 << 20 AND (?1 << 20) + 1048575 AND ended_at IS NULL LIMIT 1",
+        )?;
     Ok(statement.query_row([effect], |_| Ok(())).optional()?.is_some())
 }
 

@@ -33,7 +33,7 @@ const COLUMNS: &str =
     e.stage, e.expires_at, (SELECT id FROM run WHERE run.key = e.run), e.next_look_at,
     e.result, e.verification, e.settled_at, e.rejection, e.rejection_code,
     d.seen, d.step, d.cause, d.status";
-const FROM: &str = "FROM effect e LEFT JOIN attempt d ON d.effect = e.key AND d.kind = 'dispatch'";
+const FROM: &str = "FROM effect e LEFT JOIN attempt d ON d.key = e.key << 20";
 static WITH_ANSWER: LazyLock<String> = LazyLock::new(|| {
     format!(
         "{COLUMNS}, r.source, r.status, r.reason, r.headers, r.body {FROM} LEFT JOIN response r ON r.effect = e.key"
@@ -44,8 +44,7 @@ static WITHOUT_ANSWER: LazyLock<String> =
 static BY_ID: LazyLock<String> = LazyLock::new(|| format!("{} WHERE e.id = ?1", *WITH_ANSWER));
 static BY_INVOCATION: LazyLock<String> =
     LazyLock::new(|| format!("{} WHERE e.invocation = ?1", *WITH_ANSWER));
-static BY_ATTEMPT: LazyLock<String> =
-    LazyLock::new(|| format!("{} WHERE e.key = (SELECT effect FROM attempt WHERE key = ?1)", *WITH_ANSWER));
+static BY_ATTEMPT: LazyLock<String> = LazyLock::new(|| format!("{} WHERE e.key = ?1 >> 20", *WITH_ANSWER));
 
 /// The effect with this id.
 pub(crate) fn by_id(connection: &Connection, id: &EffectId) -> Result<Option<Effect>, Fault> {

@@ -119,17 +119,20 @@ impl Tx<'_> {
         kept: StoredResponse,
         now: Timestamp,
     ) -> Result<(), Fault> {
-        self.connection
-            .prepare_cached("INSERT OR REPLACE INTO response VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?
-            .execute(params![
-                effect.key,
-                now.0,
-                kept.source.word(),
-                kept.status,
-                kept.reason,
-                row::headers_to(&kept.headers),
-                kept.body
-            ])?;
+        // Usually there is none: replacing one has to be ready to undo the removal.
+        let insert = match effect.view.response {
+            None => "INSERT INTO response VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            Some(_) => "INSERT OR REPLACE INTO response VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        };
+        self.connection.prepare_cached(insert)?.execute(params![
+            effect.key,
+            now.0,
+            kept.source.word(),
+            kept.status,
+            kept.reason,
+            row::headers_to(&kept.headers),
+            kept.body
+        ])?;
         effect.view.response = Some(kept);
         Ok(())
     }

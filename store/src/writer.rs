@@ -18,10 +18,14 @@ use crate::claim::Living;
 use crate::error::{Fault, OpenError, StoreError};
 use crate::events::Head;
 use crate::failpoint::{self, Plant};
+use crate::job::Verb;
 use crate::open;
 use crate::queue::{NotQueued, Queue};
 use crate::stats::{Counters, StoreStats};
+use crate::tally::Tally;
 use crate::trouble::Trouble;
+
+pub(crate) use crate::job::{Job, Step};
 
 /// Jobs in one commit, at most: bounds how long the first of them waits for the last.
 const BATCH_JOBS_MAX: usize = 256;
@@ -32,30 +36,12 @@ const LOG_PAGES_MAX: u64 = 4_000;
 /// Pages at which a log that cannot start over is reported: 64 MiB.
 const LOG_PAGES_WARN: u64 = 16_000;
 
-/// A verb: how it is called in errors, and its failpoints around the commit.
-#[derive(Clone, Copy)]
-pub(crate) struct Step {
-    words: &'static str,
-    before: Option<&'static str>,
-    after: Option<&'static str>,
-}
-
-impl Step {
-    /// `words` follow "could not".
-    pub(crate) const fn new(words: &'static str) -> Self {
-        Self { words, before: None, after: None }
-    }
-
-    pub(crate) const fn failing_at(self, before: &'static str, after: &'static str) -> Self {
-        Self { words: self.words, before: Some(before), after: Some(after) }
-    }
-}
-
 /// What a verb works with.
 pub(crate) struct Tx<'a> {
     pub(crate) connection: &'a Connection,
     pub(crate) setting: &'a Setting,
     pub(crate) head: &'a mut Head,
+    pub(crate) tally: &'a mut Tally,
 }
 
 /// What is the same for every verb of a run.
@@ -67,55 +53,6 @@ pub(crate) struct Setting {
     pub(crate) living: Arc<Living>,
     /// Invocations without an effect, of this run, that somebody holds.
     pub(crate) living_plain: Arc<Living>,
-}
-
-/// A verb with the one who waits for it.
-pub(crate) trait Job: Send {
-    fn step(&self) -> Step;
-    /// Whether what it wrote is to be kept.
-    fn run(&mut self, tx: &mut Tx<'_>) -> bool;
-    /// What SQLite said no with, if it did.
-    fn fault(&self) -> Option<&rusqlite::Error>;
-    /// Tells the one who waits, once the commit is decided.
-    fn reply(self: Box<Self>, committed: Result<(), StoreError>);
-}
-
-struct Verb<T, F> {
-    step: Step,
-    verb: Option<F>,
-    done: Option<Result<T, StoreError>>,
-    waiting: oneshot::Sender<Result<T, StoreError>>,
-}
-
-impl<T, F> Job for Verb<T, F>
-where
-    T: Send,
-    F: FnOnce(&mut Tx<'_>) -> Result<T, Fault> + Send,
-{
-    fn step(&self) -> Step {
-        self.step
-    }
-
-    fn run(&mut self, tx: &mut Tx<'_>) -> bool {
-        let step = self.step.words;
-        self.done = self.verb.take().map(|verb| verb(tx).map_err(|fault| StoreError::Failed { step, fault }));
-        matches!(self.done, Some(Ok(_)))
-    }
-
-    fn fault(&self) -> Option<&rusqlite::Error> {
-        if let Some(Err(StoreError::Failed { fault: Fault::Database(error), .. })) = &self.done {
-            Some(error)
-        } else {
-            None
-        }
-    }
-
-    fn reply(self: Box<Self>, committed: Result<(), StoreError>) {
-        let done = self.done.unwrap_or(Err(StoreError::Closed));
-        // Nobody listens when the caller was cancelled: the value, and a claim in it, is dropped here, and the
-        // sweep finds it.
-        drop(self.waiting.send(committed.and(done)));
-    }
 }
 
 /// The handle that verbs use.
@@ -175,8 +112,16 @@ impl Writer {
             threads: [None, None],
         };
         let folding = Arc::clone(&writer.folding);
-        let work =
-            Work { connection, setting, head, counters, folding, asked_to_fold: false, was_long: false };
+        let work = Work {
+            connection,
+            setting,
+            head,
+            tally: Tally::default(),
+            counters,
+            folding,
+            asked_to_fold: false,
+            was_long: false,
+        };
         (writer, work)
     }
 
@@ -198,7 +143,7 @@ impl Writer {
         verb: impl FnOnce(&mut Tx<'_>) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (waiting, answer) = oneshot::channel();
-        let job = Verb { step, verb: Some(verb), done: None, waiting };
+        let job = Verb::new(step, verb, waiting);
         self.queue.push(Box::new(job), waiting_max).map_err(|why| match why {
             NotQueued::Full => StoreError::Overloaded,
             NotQueued::Closed => StoreError::Closed,
@@ -234,6 +179,7 @@ pub(crate) struct Work {
     pub(crate) connection: Connection,
     setting: Setting,
     head: Head,
+    tally: Tally,
     counters: Arc<Counters>,
     folding: Arc<Queue<()>>,
     asked_to_fold: bool,
@@ -266,6 +212,7 @@ impl Work {
                 self.counters.failed();
                 self.counters.met(Some(Trouble::of(&source).unwrap_or(Trouble::Disk)));
                 self.head = before;
+                self.tally.forget();
                 self.undo(batch, source);
             }
         }
@@ -305,11 +252,13 @@ impl Work {
     /// Whether something was committed: a lone job that failed is undone instead.
     fn commit(&mut self, batch: &mut Vec<Box<dyn Job>>) -> rusqlite::Result<bool> {
         execute(&self.connection, "BEGIN IMMEDIATE")?;
+        self.tally.begin(&self.connection)?;
         let start = self.head.clone();
         if let [alone] = batch.as_mut_slice() {
             // No neighbour is to be kept from it: what failed is undone with its whole transaction.
             if !self.run(alone.as_mut())? {
                 self.head = start;
+                self.tally.undo(0);
                 execute(&self.connection, "ROLLBACK")?;
                 return Ok(false);
             }
@@ -318,6 +267,7 @@ impl Work {
                 self.run_beside_others(job.as_mut())?;
             }
         }
+        self.tally.write_down(&self.connection)?;
         if self.head != start {
             self.head.keep(&self.connection)?;
         }
@@ -333,10 +283,15 @@ impl Work {
 
     /// One job in a savepoint of its own: if it fails, its neighbours do not notice.
     fn run_beside_others(&mut self, job: &mut dyn Job) -> rusqlite::Result<()> {
+        if job.step().on_limits {
+            // Before the savepoint: what neighbours have moved stays moved if this one fails.
+            self.tally.write_down(&self.connection)?;
+        }
         execute(&self.connection, "SAVEPOINT job")?;
-        let before = self.head.clone();
+        let (before, mark) = (self.head.clone(), self.tally.mark());
         if !self.run(job)? {
             self.head = before;
+            self.tally.undo(mark);
             execute(&self.connection, "ROLLBACK TO job")?;
         }
         execute(&self.connection, "RELEASE job")
@@ -344,8 +299,16 @@ impl Work {
 
     /// Whether what the job wrote is to be kept. An error takes everybody's work with it.
     fn run(&mut self, job: &mut dyn Job) -> rusqlite::Result<bool> {
-        let mut tx = Tx { connection: &self.connection, setting: &self.setting, head: &mut self.head };
+        let mut tx = Tx {
+            connection: &self.connection,
+            setting: &self.setting,
+            head: &mut self.head,
+            tally: &mut self.tally,
+        };
         let kept = catch_unwind(AssertUnwindSafe(|| job.run(&mut tx))).unwrap_or(false);
+        if job.step().on_limits {
+            self.tally.forget();
+        }
         if self.connection.is_autocommit() {
             // A full disk or an I/O error: SQLite has rolled everything back by itself, the neighbours too.
             let said = job.fault().and_then(rusqlite::Error::sqlite_error).copied();

@@ -161,7 +161,8 @@ fn governed_under(connection: &Connection, named: [&str; 3]) -> Result<Option<Ef
 /// The effect of the very same request that is not settled, whoever asked for it. The index `effect_open` has few rows.
 fn open_like(connection: &Connection, new: &NewPlain) -> Result<Option<EffectId>, Fault> {
     let mut statement = connection.prepare_cached(
-        "SELECT id FROM effect WHERE fingerprint = ?1 AND action = ?2 AND stage NOT IN ('settled', 'rejected') LIMIT 1",
+        "SELECT id FROM effect INDEXED BY effect_open
+         WHERE fingerprint = ?1 AND action = ?2 AND stage NOT IN ('settled', 'rejected') LIMIT 1",
     )?;
     let named = params![row::from_hex(&new.fingerprint), new.action.as_str()];
     let read = |row: &Row<'_>| Ok(Columns::of(row).word("effect id", EffectId::parse));

@@ -10,12 +10,12 @@ use oncegate_store::{Hand, Store, StoreError, Trouble};
 
 use crate::support::{Memory, NOON, limit, options, owner};
 
-fn poll<F: Future>(asked: std::pin::Pin<&mut F>) -> Poll<F::Output> {
+pub(crate) fn poll<F: Future>(asked: std::pin::Pin<&mut F>) -> Poll<F::Output> {
     asked.poll(&mut Context::from_waker(Waker::noop()))
 }
 
 /// What is asked, done at once.
-fn done<T>(hand: &mut Hand, asked: impl Future<Output = T>) -> T {
+pub(crate) fn done<T>(hand: &mut Hand, asked: impl Future<Output = T>) -> T {
     let mut asked = pin!(asked);
     loop {
         if let Poll::Ready(got) = poll(asked.as_mut()) {
@@ -26,7 +26,7 @@ fn done<T>(hand: &mut Hand, asked: impl Future<Output = T>) -> T {
 }
 
 /// A store by hand, and an ordinary one beside it to make requests with.
-fn by_hand() -> (Memory, Store, Hand) {
+pub(crate) fn by_hand() -> (Memory, Store, Hand) {
     let memory = Memory::new();
     let path = memory.folder.path().join("hand.db");
     let (store, mut hand) = Store::open_by_hand(options(path), owner(2), NOON).unwrap();

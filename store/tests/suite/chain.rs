@@ -24,7 +24,7 @@ fn forge(memory: &Memory, statements: &str) {
     shell.pragma_update(None, "ignore_check_constraints", true).unwrap();
     shell
         .execute_batch(
-            "DROP TRIGGER event_fixed; DROP TRIGGER event_stays; DROP TRIGGER effect_moves; DROP TRIGGER effect_ended;
+            "DROP TRIGGER event_fixed; DROP TRIGGER event_stays; DROP TRIGGER effect_moves;
              DROP TRIGGER chain_head_grows;",
         )
         .unwrap();

@@ -21,6 +21,7 @@ mod rules;
 #[cfg(feature = "failpoints")]
 mod stops;
 mod support;
+mod tally;
 mod upgrade;
 mod upkeep;
 mod views;

@@ -34,6 +34,15 @@ async fn a_second_dispatch() {
             ),
         );
     }
+    // Nor under another key: it would not be that effect's, or no dispatch.
+    for key in ["3 << 20", "(3 << 20) + 1", "(2 << 20) + 1", "4 << 20", "7"] {
+        refuses(
+            &shell,
+            &format!(
+                "INSERT INTO attempt (key, effect, kind, run, started_at) VALUES ({key}, 3, 'dispatch', 1, 0)"
+            ),
+        );
+    }
     refuses(
         &shell,
         "UPDATE attempt SET kind = 'dispatch', ended_at = 1, seen = 'lost' WHERE kind <> 'dispatch'; SELECT RAISE",
@@ -58,6 +67,9 @@ async fn a_stage_going_backwards() {
         "UPDATE effect SET credential = '{}' WHERE key = 2",
         "UPDATE effect SET credential = NULL WHERE key = 2",
         "DELETE FROM effect WHERE key = 1",
+        // Not before its attempts, either.
+        "UPDATE effect SET pruned_at = 1 WHERE key = 1; DELETE FROM response; DELETE FROM request; DELETE FROM hold WHERE effect = 1;
+             DELETE FROM effect WHERE key = 1",
     ] {
         refuses(&shell, statement);
     }
@@ -85,6 +97,10 @@ async fn an_effect_that_becomes_another() {
     let memory = three().await;
     let shell = memory.shell();
     for change in [
+        "key = 7",
+        "rowid = 7",
+        "oid = 7",
+        "_rowid_ = 7",
         "id = 'eff_other'",
         "caller = 'other'",
         "action = 'other'",

@@ -1,0 +1,267 @@
+//! What the only writer knows by heart: whether writes are halted, the limits with their counters, and what of them is
+//! consumed. It is read when it is first asked for and trusted while nobody else has written to the database. What
+//! moves is written down once per commit, however many jobs of it move the same counter.
+
+use std::collections::HashMap;
+
+use oncegate_policy::limit::{Limit, Period, Usage};
+use oncegate_policy::time::Timestamp;
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::error::Fault;
+use crate::facts;
+use crate::limits::{self, LimitRow};
+
+/// Periods whose consumption is remembered; more, and they are read again.
+const WINDOWS_MAX: usize = 4_096;
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Tally {
+    /// As SQLite counts the commits of other connections: with another number, nothing of this is known any more.
+    version: i64,
+    halted: Option<Option<String>>,
+    limits: Option<HashMap<i64, LimitRow>>,
+    consumed: HashMap<Window, i64>,
+    /// In the order in which they were made, and not written down yet.
+    moves: Vec<Move>,
+}
+
+/// One period of one limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Window {
+    pub(crate) limit: i64,
+    pub(crate) period: Period,
+    pub(crate) start: Timestamp,
+}
+
+/// A change of counters, that adds.
+#[derive(Clone, Copy)]
+enum Move {
+    Held { limit: i64, reserved: i64, unknown_exposure: i64 },
+    Consumed { window: Window, amount: i64 },
+}
+
+impl Move {
+    fn undone(self) -> Self {
+        match self {
+            Self::Held { limit, reserved, unknown_exposure } => {
+                Self::Held { limit, reserved: -reserved, unknown_exposure: -unknown_exposure }
+            }
+            Self::Consumed { window, amount } => Self::Consumed { window, amount: -amount },
+        }
+    }
+}
+
+impl Tally {
+    /// At the beginning of a transaction that nobody else can write in.
+    pub(crate) fn begin(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+        let version: i64 =
+            connection.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))?;
+        if version != self.version {
+            self.forget();
+            self.version = version;
+        }
+        Ok(())
+    }
+
+    /// Everything is read again.
+    pub(crate) fn forget(&mut self) {
+        *self = Self { version: self.version, ..Self::default() };
+    }
+
+    /// Whether writes are halted is read again.
+    pub(crate) fn forget_halt(&mut self) {
+        self.halted = None;
+    }
+
+    /// A place to which [`Self::undo`] goes back.
+    pub(crate) fn mark(&self) -> usize {
+        self.moves.len()
+    }
+
+    /// Takes back what was moved since the mark: the job that moved it was rolled back.
+    pub(crate) fn undo(&mut self, mark: usize) {
+        self.halted = None;
+        while self.moves.len() > mark {
+            if let Some(last) = self.moves.pop() {
+                self.apply(last.undone());
+            }
+        }
+    }
+
+    /// Why all writes are stopped, when they are.
+    pub(crate) fn halted(&mut self, connection: &Connection) -> Result<Option<String>, Fault> {
+        if self.halted.is_none() {
+            self.halted = Some(facts::halted(connection)?);
+        }
+        Ok(self.halted.clone().flatten())
+    }
+
+    /// The limits in use for which this holds, in the order in which they were made.
+    pub(crate) fn applying(
+        &mut self,
+        connection: &Connection,
+        applies: impl Fn(&Limit) -> bool,
+    ) -> Result<Vec<i64>, Fault> {
+        let rows = self.rows(connection)?;
+        let applying = rows.values().filter(|row| row.archived_at.is_none() && applies(&row.limit));
+        let mut keys: Vec<i64> = applying.map(|row| row.key).collect();
+        keys.sort_unstable();
+        Ok(keys)
+    }
+
+    /// A limit, in use or not.
+    pub(crate) fn limit(&mut self, connection: &Connection, key: i64) -> Result<&LimitRow, Fault> {
+        self.rows(connection)?.get(&key).ok_or_else(|| limits::gone(&key.to_string()))
+    }
+
+    /// A limit with what its counters say at `now`.
+    pub(crate) fn usage(
+        &mut self,
+        connection: &Connection,
+        key: i64,
+        now: Timestamp,
+    ) -> Result<(&Limit, Usage), Fault> {
+        let period = self.limit(connection, key)?.limit.period;
+        let consumed = self.consumed(connection, Window { limit: key, period, start: period.start(now) })?;
+        let row = self.limit(connection, key)?;
+        let (reserved, unknown_exposure) = (row.reserved, row.unknown_exposure);
+        Ok((&row.limit, Usage { consumed, reserved, unknown_exposure }))
+    }
+
+    /// Room is taken, given back or exposed on a limit. A counter that would fall below zero was changed by another
+    /// hand: that is the fault of the job that meets it, and of no neighbour in its commit.
+    pub(crate) fn hold(
+        &mut self,
+        connection: &Connection,
+        limit: i64,
+        reserved: i64,
+        unknown_exposure: i64,
+    ) -> Result<(), Fault> {
+        let row = self.limit(connection, limit)?;
+        let exposed = row.unknown_exposure.saturating_add(unknown_exposure);
+        if exposed < 0 || exposed > row.reserved.saturating_add(reserved) {
+            return Err(Fault::Uncounted { limit: row.limit.name.clone() });
+        }
+        self.make(Move::Held { limit, reserved, unknown_exposure });
+        Ok(())
+    }
+
+    /// An amount is consumed in a period.
+    pub(crate) fn consume(
+        &mut self,
+        connection: &Connection,
+        window: Window,
+        amount: i64,
+    ) -> Result<(), Fault> {
+        if self.consumed(connection, window)?.checked_add(amount).is_none() {
+            let limit = self.limit(connection, window.limit)?.limit.name.clone();
+            return Err(Fault::Uncounted { limit });
+        }
+        self.make(Move::Consumed { window, amount });
+        Ok(())
+    }
+
+    /// Writes the counters that moved, each once.
+    pub(crate) fn write_down(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+        if self.moves.is_empty() {
+            return Ok(());
+        }
+        let (mut held, mut consumed) = (HashMap::<i64, (i64, i64)>::new(), HashMap::<Window, i64>::new());
+        for each in self.moves.drain(..) {
+            match each {
+                Move::Held { limit, reserved, unknown_exposure } => {
+                    let sums = held.entry(limit).or_default();
+                    *sums = (sums.0.saturating_add(reserved), sums.1.saturating_add(unknown_exposure));
+                }
+                Move::Consumed { window, amount } => {
+                    let sum = consumed.entry(window).or_default();
+                    *sum = sum.saturating_add(amount);
+                }
+            }
+        }
+        for (limit, (reserved, unknown_exposure)) in held.into_iter().filter(|(_, sums)| *sums != (0, 0)) {
+            connection
+                .prepare_cached(
+                    "UPDATE impact_limit SET reserved = reserved + ?2, unknown_exposure = unknown_exposure + ?3 WHERE key = ?1",
+                )?
+                .execute(params![limit, reserved, unknown_exposure])?;
+        }
+        for (window, amount) in consumed.into_iter().filter(|(_, amount)| *amount != 0) {
+            add_consumption(connection, window, amount)?;
+        }
+        Ok(())
+    }
+
+    fn make(&mut self, made: Move) {
+        self.moves.push(made);
+        self.apply(made);
+    }
+
+    fn apply(&mut self, made: Move) {
+        match made {
+            Move::Held { limit, reserved, unknown_exposure } => {
+                if let Some(row) = self.limits.as_mut().and_then(|rows| rows.get_mut(&limit)) {
+                    row.reserved = row.reserved.saturating_add(reserved);
+                    row.unknown_exposure = row.unknown_exposure.saturating_add(unknown_exposure);
+                }
+            }
+            Move::Consumed { window, amount } => {
+                if let Some(known) = self.consumed.get_mut(&window) {
+                    *known = known.saturating_add(amount);
+                }
+            }
+        }
+    }
+
+    fn rows(&mut self, connection: &Connection) -> Result<&mut HashMap<i64, LimitRow>, Fault> {
+        if self.limits.is_none() {
+            let rows = limits::all(connection)?;
+            self.limits = Some(rows.into_iter().map(|row| (row.key, row)).collect());
+            for each in self.moves.clone() {
+                if let Move::Held { .. } = each {
+                    self.apply(each);
+                }
+            }
+        }
+        Ok(self.limits.get_or_insert_default())
+    }
+
+    fn consumed(&mut self, connection: &Connection, window: Window) -> Result<i64, Fault> {
+        if let Some(known) = self.consumed.get(&window) {
+            return Ok(*known);
+        }
+        let unwritten = self.moves.iter().map(|each| match each {
+            Move::Consumed { window: of, amount } if *of == window => *amount,
+            Move::Consumed { .. } | Move::Held { .. } => 0,
+        });
+        let consumed = consumption(connection, window)?.saturating_add(unwritten.sum());
+        if self.consumed.len() >= WINDOWS_MAX {
+            self.consumed.clear();
+        }
+        self.consumed.insert(window, consumed);
+        Ok(consumed)
+    }
+}
+
+/// What is consumed of one period, as it is written down.
+pub(crate) fn consumption(connection: &Connection, window: Window) -> Result<i64, Fault> {
+    let found = connection
+        .prepare_cached(
+            "SELECT amount FROM consumption WHERE limit_key = ?1 AND period = ?2 AND period_start = ?3",
+        )?
+        .query_row(params![window.limit, window.period.word(), window.start.0], |found| found.get(0))
+        .optional()?;
+    Ok(found.unwrap_or(0))
+}
+
+/// Adds to the counter of one period.
+pub(crate) fn add_consumption(connection: &Connection, window: Window, amount: i64) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached(
+            "INSERT INTO consumption VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO UPDATE SET amount = consumption.amount + excluded.amount",
+        )?
+        .execute(params![window.limit, window.period.word(), window.start.0, amount])?;
+    Ok(())
+}
