@@ -84,7 +84,9 @@ pub fn head(parts: http::request::Parts, via: Arc<Via>) -> Result<Head, Refusal>
     if let Some(name) = one_of(&PATH_OVERRIDES, &parts.headers) {
         return Err(ambiguous(format!("The header {name} asks for another path than the request line.")));
     }
-    let raw = parts.uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
+    // An empty path is the root (RFC 9112 section 3.2.1). `http` says so of it as text, and would send nothing.
+    let given = parts.uri.path_and_query().filter(|given| given.as_str() != "/");
+    let raw = given.cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
     let (raw_path, raw_query) = match raw.as_str().split_once('?') {
         Some((path, query)) => (path, Some(query)),
         None => (raw.as_str(), None),
