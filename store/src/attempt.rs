@@ -11,6 +11,12 @@ use crate::writer::Tx;
 
 /// An attempt's key is its effect's with this many bits behind it; they are 0 for the dispatch.
 pub(crate) const BITS: u32 = 20;
+/// Attempts of one effect after which a look that decides nothing leaves its event behind and no attempt: as many as a
+/// schedule makes in half a year with an hour between them, and far fewer than there are keys.
+const UNDECIDED_MAX: i64 = 4_096;
+/// The highest number of an attempt.
+const NUMBER_MAX: i64 = (1 << BITS) - 1;
+
 /// A dispatch's id is its effect's own, with another beginning: there cannot be two.
 pub(crate) fn dispatch_id(effect: &EffectId) -> AttemptId {
     AttemptId::from_ulid(effect.as_str().trim_start_matches(EffectId::PREFIX))
@@ -20,15 +26,22 @@ pub(crate) fn dispatch_id(effect: &EffectId) -> AttemptId {
 pub(crate) fn effect_of_claim(
     connection: &Connection,
     attempt: i64,
+    id: &EffectId,
     remembered: Option<Box<EffectView>>,
-) -> Result<Option<Effect>, Fault> {
+) -> Result<Effect, Fault> {
     let key = attempt >> BITS;
-    let mut statement =
-        connection.prepare_cached("SELECT 1 FROM effect WHERE key = ?1 AND stage = 'dispatching'")?;
+    let mut statement = connection
+        .prepare_cached("SELECT 1 FROM effect WHERE key = ?1 AND id = ?2 AND stage = 'dispatching'")?;
     match remembered {
-        Some(view) if statement.exists([key])? => Ok(Some(Effect { key, view: *view })),
-        Some(_) | None => row::by_attempt(connection, attempt),
+        Some(view) if statement.exists(params![key, id.as_str()])? => Ok(Effect { key, view: *view }),
+        Some(_) | None => effect_of(connection, attempt, id),
     }
+}
+
+/// The effect that an attempt was claimed for. Its key alone does not say which: that of a pruned effect is used again.
+pub(crate) fn effect_of(connection: &Connection, attempt: i64, id: &EffectId) -> Result<Effect, Fault> {
+    let found = row::by_attempt(connection, attempt)?.filter(|effect| effect.view.id == *id);
+    found.ok_or_else(|| Fault::Gone { effect: id.clone() })
 }
 
 impl Tx<'_> {
@@ -43,14 +56,18 @@ impl Tx<'_> {
         Ok(key)
     }
 
-    /// The key of an effect's next attempt that is no dispatch.
-    pub(crate) fn next_attempt(&self, effect: i64) -> Result<i64, Fault> {
+    /// The key of an effect's next attempt that is no dispatch. `None` when there is none left, and for a look that
+    /// decides nothing already before: anybody who may invoke may ask for looks without end, and they must use up
+    /// neither the disk nor the keys of what decides.
+    pub(crate) fn next_attempt(&self, effect: i64, decides: bool) -> Result<Option<i64>, Fault> {
         let latest: Option<i64> = self
             .connection
             .prepare_cached(
                 "SELECT max(key) FROM attempt WHERE key BETWEEN ?1 << 20 AND (?1 << 20) + 1048575",
             )?
             .query_row([effect], |row| row.get(0))?;
-        Ok(latest.unwrap_or(effect << BITS).saturating_add(1))
+        let number = latest.map_or(0, |key| key & NUMBER_MAX).saturating_add(1);
+        let highest = if decides { NUMBER_MAX } else { UNDECIDED_MAX };
+        Ok((number <= highest).then(|| (effect << BITS) | number))
     }
 }

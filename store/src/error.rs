@@ -36,6 +36,32 @@ pub enum StoreError {
     Closed,
 }
 
+impl StoreError {
+    /// Whether it may be the trouble of this one verb, so that others are worth trying: neither the file nor the store as
+    /// a whole is known to be the cause.
+    #[must_use]
+    pub fn concerns_one(&self) -> bool {
+        match self {
+            Self::Failed { fault: Fault::Database(source), .. } => Trouble::of(source).is_none(),
+            Self::Failed { .. } => true,
+            Self::Commit { source, .. } => Trouble::of(source).is_none(),
+            Self::Overloaded | Self::Closed => false,
+        }
+    }
+
+    /// With every cause, for a line of the log.
+    pub(crate) fn chain(&self) -> String {
+        let mut said = self.to_string();
+        let mut cause = std::error::Error::source(self);
+        while let Some(found) = cause {
+            said.push_str(": ");
+            said.push_str(&found.to_string());
+            cause = found.source();
+        }
+        said
+    }
+}
+
 /// The cause inside a verb.
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
@@ -69,6 +95,12 @@ pub enum Fault {
     Uncounted {
         /// The limit's name.
         limit: String,
+    },
+    /// An effect was sent again so often that another time could not be told from the others.
+    #[error("effect {effect} has had as many attempts as it can have")]
+    NoMoreAttempts {
+        /// The effect.
+        effect: EffectId,
     },
     /// No such effect, although a claim for it is held.
     #[error("effect {effect} is not in the record")]

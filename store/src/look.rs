@@ -160,12 +160,12 @@ fn apply(
         Stage::Reconciling { .. } => {}
         // The dispatch is still on its way and will say more than any look; the finding is kept.
         Stage::Dispatching { .. } => {
-            look_attempt(tx, effect, finding, by, now)?;
+            look_attempt(tx, effect, finding, by, (false, now))?;
             tx.note_fact(effect, fact(finding, &text(finding), by), now)?;
             return Ok(Found::StillUnknown(tx.again(effect)?));
         }
         Stage::Settled(_) => {
-            look_attempt(tx, effect, finding, by, now)?;
+            look_attempt(tx, effect, finding, by, (false, now))?;
             note_after_the_end(tx, effect, finding, by, now)?;
             return Ok(Found::AlreadySettled(tx.again(effect)?));
         }
@@ -173,9 +173,10 @@ fn apply(
             return Ok(Found::AlreadySettled(effect.view.clone()));
         }
     }
-    look_attempt(tx, effect, finding, by, now)?;
+    let settles = settles(finding, looker, effect.view.caller.as_str());
+    look_attempt(tx, effect, finding, by, (settles != Settles::Nothing, now))?;
     let text = text(finding);
-    match settles(finding, looker, effect.view.caller.as_str()) {
+    match settles {
         Settles::Nothing => still_unknown(tx, effect, finding, looker, now),
         Settles::Succeeded => {
             let end = End {
@@ -235,7 +236,8 @@ fn confirm(tx: &mut Tx<'_>, effect: &Effect, finding: &Finding, now: Timestamp) 
     };
     let open = settlement.result == SettledResult::Acknowledged
         && settlement.verification == Verification::Unverified;
-    look_attempt(tx, effect, finding, "schedule", now)?;
+    // Once for each effect.
+    look_attempt(tx, effect, finding, "schedule", (true, now))?;
     // Whatever the look showed, it has been made: nothing is left to remember the input for.
     tx.forget_request(effect.key)?;
     if !open || !matches!(finding, Finding::Matched { .. }) {
@@ -270,14 +272,17 @@ fn note_after_the_end(
     tx.note_fact(effect, fact(finding, &text, by), now)
 }
 
+/// The attempt of a look. Where the effect has had too many of them, its event alone tells of it: a finding is recorded
+/// in any case.
 fn look_attempt(
     tx: &Tx<'_>,
     effect: &Effect,
     finding: &Finding,
     by: &str,
-    now: Timestamp,
+    (decides, now): (bool, Timestamp),
 ) -> Result<(), Fault> {
-    let (key, id) = (tx.next_attempt(effect.key)?, AttemptId::from_ulid(&tx.fresh_ulid(now)));
+    let Some(key) = tx.next_attempt(effect.key, decides)? else { return Ok(()) };
+    let id = AttemptId::from_ulid(&tx.fresh_ulid(now));
     tx.connection
         .prepare_cached(
             "INSERT INTO attempt (key, id, effect, kind, author, run, started_at, ended_at, seen, cause)

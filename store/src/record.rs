@@ -158,7 +158,7 @@ impl Store {
     ) -> Result<EffectView, StoreError> {
         let (attempt, id, why) = (claim.claimed.attempt, claim.effect().clone(), why.to_owned());
         let verb = move |tx: &mut Tx<'_>| {
-            let mut effect = row::by_attempt(tx.connection, attempt)?.ok_or(Fault::Gone { effect: id })?;
+            let mut effect = attempt::effect_of(tx.connection, attempt, &id)?;
             if !matches!(effect.view.stage, Stage::Dispatching { .. }) {
                 return Ok(effect.view);
             }
@@ -183,8 +183,7 @@ impl Store {
         let (attempt, id) = (claim.claimed.attempt, claim.effect().clone());
         let remembered = claim.claimed.remembered.take();
         let verb = move |tx: &mut Tx<'_>| {
-            let mut effect = attempt::effect_of_claim(tx.connection, attempt, remembered)?
-                .ok_or(Fault::Gone { effect: id })?;
+            let mut effect = attempt::effect_of_claim(tx.connection, attempt, &id, remembered)?;
             record(tx, &mut effect, attempt, &seen, now)?;
             Ok(effect.view)
         };

@@ -17,7 +17,7 @@ use crate::row::{self, Effect};
 use crate::settle::Fact;
 use crate::view::{EffectView, ResponseSource};
 use crate::writer::{Step, Tx};
-use crate::{Store, facts};
+use crate::{Store, attempt, facts};
 
 const REPLAY: Step = Step::new("begin a replay").failing_at("before_replay_commit", "after_replay_commit");
 const RECORD: Step = Step::new("record a replay").failing_at("before_record_commit", "after_record_commit");
@@ -116,7 +116,7 @@ impl Store {
     ) -> Result<EffectView, StoreError> {
         let (attempt, id) = (claim.claimed.attempt, claim.effect().clone());
         let verb = move |tx: &mut Tx<'_>| {
-            let mut effect = row::by_attempt(tx.connection, attempt)?.ok_or(Fault::Gone { effect: id })?;
+            let mut effect = attempt::effect_of(tx.connection, attempt, &id)?;
             record(tx, &mut effect, attempt, &seen, now)?;
             Ok(effect.view)
         };
@@ -136,7 +136,9 @@ fn begin(tx: &mut Tx<'_>, effect: Effect, by: &CallerName, now: Timestamp) -> Re
     let (key, id) = (effect.key, effect.view.id.clone());
     // Crash window: the replay is recorded before its first byte. A crash in between leaves an open replay of an
     // unknown effect; the sweep closes it and the effect stays as unknown as it was.
-    let attempt = tx.next_attempt(key)?;
+    let Some(attempt) = tx.next_attempt(key, true)? else {
+        return Err(Fault::NoMoreAttempts { effect: id });
+    };
     let attempt_id = AttemptId::from_ulid(&tx.fresh_ulid(now));
     tx.connection
         .prepare_cached(
