@@ -3,6 +3,7 @@
 use std::pin::pin;
 use std::task::Poll;
 
+use oncegate_policy::impact::Dimension;
 use oncegate_policy::limit::Period;
 use oncegate_policy::refusal::Code;
 use oncegate_store::admit::{Admitted, NewEffect};
@@ -123,5 +124,37 @@ fn spoilt_counters_fail_alone() {
     assert!(poll(spoilt.as_mut()).is_pending() && poll(beside.as_mut()).is_pending());
     assert_eq!(hand.commit(2), 2);
     assert!(matches!(poll(spoilt.as_mut()), Poll::Ready(Err(StoreError::Failed { .. }))));
-    assert!(matches!(poll(beside.as_mut()), Poll::Ready(Ok(Admitted::Granted { .. }))));
+    let Poll::Ready(Ok(Admitted::Granted { permit, effect })) = poll(beside.as_mut()) else {
+        panic!("beside")
+    };
+    // Nobody finishes either of them. One of them cannot be ended; the other one is.
+    drop(permit);
+    assert_eq!(done(&mut hand, store.sweep(NOON)).unwrap(), [effect.id.clone()]);
+    assert_eq!(done(&mut hand, store.sweep(NOON)).unwrap(), []);
+    shell(&memory).execute_batch("UPDATE impact_limit SET reserved = 100").unwrap();
+    assert_eq!(done(&mut hand, store.sweep(NOON)).unwrap().len(), 1, "once it is mended, too");
+}
+
+/// A row that cannot be read any more is the trouble of those who need it, and of nobody else.
+#[test]
+fn an_unreadable_limit_fails_alone() {
+    let (memory, store, mut hand) = by_hand();
+    let granted = done(&mut hand, store.admit(memory.refund("pi_1", 100), NOON)).unwrap();
+    let Admitted::Granted { permit, .. } = granted else { panic!("there is room") };
+    let add = "INSERT INTO impact_limit (id, name, dimension, unit, period, amount, action, created_at, archived_at)
+        VALUES ('lim_' || ?1, ?1, 'money', ?2, 'day', 1, 'not an action', 1, ?3)";
+    shell(&memory).execute(add, rusqlite::params!["archived", "usd", 1]).unwrap();
+    shell(&memory).execute(add, rusqlite::params!["other", "eur", None::<i64>]).unwrap();
+    let recorded = done(&mut hand, store.record(permit.spend(), seen(&answered(200)), NOON)).unwrap();
+    assert_eq!(recorded.stage.outcome().word(), "succeeded");
+    assert_eq!(word(&done(&mut hand, store.admit(memory.refund("pi_2", 10), NOON))), "granted");
+    // What it may have been meant for is not let through.
+    let mut euros = memory.refund("pi_3", 10);
+    if let Some(impact) = &mut euros.impact {
+        impact.dimension = Dimension::Money { currency: "eur".into() };
+    }
+    assert_eq!(word(&done(&mut hand, store.admit(euros, NOON))), "failed");
+    assert!(done(&mut hand, store.exposures(NOON)).is_err());
+    shell(&memory).execute_batch("UPDATE impact_limit SET archived_at = 1 WHERE name = 'other'").unwrap();
+    assert_eq!(done(&mut hand, store.exposures(NOON)).unwrap().len(), 1);
 }
