@@ -36,8 +36,8 @@ pub(crate) enum Ending {
 /// only writer: no two admissions can see the same room.
 pub(crate) fn room(tx: &mut Tx<'_>, wanted: &Wanted<'_>, now: Timestamp) -> Result<Reserved, Fault> {
     let Some(impact) = wanted.impact else { return Ok(Reserved::Room(Room { limits: vec![], amount: 0 })) };
-    let limits =
-        tx.tally.applying(tx.connection, |limit| limit.applies(wanted.action, wanted.resource, impact))?;
+    let applies = |limit: &Limit| limit.applies(wanted.action, wanted.resource, impact);
+    let limits = tx.tally.applying(tx.connection, &impact.dimension, applies)?;
     for key in &limits {
         let (limit, usage) = tx.tally.usage(tx.connection, *key, now)?;
         if !limit::fits(limit, &usage, impact.amount) {
@@ -78,15 +78,20 @@ pub(crate) struct Covered {
 
 /// Lets a limit that is new, wider or named otherwise hold what is in flight or unknown: money whose fate is not known
 /// is not free because a limit was declared anew. What it holds already stays as it is. Work for each open effect.
+///
+/// Nobody has bounded the sum of what was admitted without this limit. It holds no more than its counter can say, which
+/// leaves no room for anything else, and the start that declares it is not stopped by it.
 pub(crate) fn cover(tx: &Tx<'_>, row: &LimitRow) -> Result<Covered, Fault> {
     let mut covered = Covered::default();
+    let mut room = i64::MAX.saturating_sub(row.reserved);
     for open in open_effects(tx.connection, row)? {
         let impact =
             Impact { dimension: row.limit.dimension.clone(), amount: open.amount, bound: Bound::Exact };
         if !row.limit.applies(&open.action, open.resource.as_deref(), &impact) {
             continue;
         }
-        let amount = open.amount.unwrap_or(0);
+        let amount = open.amount.unwrap_or(0).min(room);
+        room = room.saturating_sub(amount);
         hold(tx.connection, open.key, row.key, amount)?;
         tx.connection
             .prepare_cached(

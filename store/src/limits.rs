@@ -2,20 +2,23 @@
 
 use oncegate_policy::action::ActionName;
 use oncegate_policy::id::LimitId;
-use oncegate_policy::impact::Dimension;
 use oncegate_policy::limit::{Limit, Period, Usage};
 use oncegate_policy::time::Timestamp;
-use rusqlite::{Connection, Params, Row, params};
+use rusqlite::{Connection, params};
 use serde_json::{Value, json};
 
+use self::rows::{active, archived, by_id, by_name};
 use crate::Store;
 use crate::error::{Fault, StoreError};
 use crate::events::Event;
 use crate::holds::{self, Covered};
-use crate::row::Columns;
 use crate::tally::{self, Window};
 use crate::view::Exposure;
 use crate::writer::{Step, Tx};
+
+mod rows;
+
+pub(crate) use rows::{LimitRow, Unreadable, all, by_key};
 
 const SYNC: Step = Step::new("take over the declared limits")
     .failing_at("before_limits_commit", "after_limits_commit")
@@ -23,16 +26,6 @@ const SYNC: Step = Step::new("take over the declared limits")
 const CREATE: Step = Step::new("make a limit").on_limits();
 const CHANGE: Step = Step::new("change a limit").on_limits();
 const ARCHIVE: Step = Step::new("archive a limit").on_limits();
-
-/// A limit with its counters.
-pub(crate) struct LimitRow {
-    pub(crate) key: i64,
-    pub(crate) id: LimitId,
-    pub(crate) limit: Limit,
-    pub(crate) reserved: i64,
-    pub(crate) unknown_exposure: i64,
-    pub(crate) archived_at: Option<Timestamp>,
-}
 
 /// What became of a new limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -287,86 +280,17 @@ fn limit_json(limit: &Limit, covered: Covered) -> Value {
     })
 }
 
-/// One statement on limits, put together by the compiler.
-macro_rules! limits {
-    ($rest:literal) => {
-        concat!(
-            "SELECT key, id, name, dimension, unit, period, amount, action, resource_prefix, reserved, unknown_exposure,
-                 archived_at FROM impact_limit ",
-            $rest
-        )
-    };
-}
-
-/// Every limit, in use or not.
-pub(crate) fn all(connection: &Connection) -> Result<Vec<LimitRow>, Fault> {
-    many(connection, limits!("ORDER BY key"), [])
-}
-
-/// One limit, in use or not.
-pub(crate) fn by_key(connection: &Connection, key: i64) -> Result<LimitRow, Fault> {
-    many(connection, limits!("WHERE key = ?1"), [key])?.pop().ok_or_else(|| gone(&key.to_string()))
-}
-
-/// Every limit, archived ones last.
+/// Every limit, archived ones last. Of these, one that cannot be read is left out.
 pub(crate) fn exposures(connection: &Connection, now: Timestamp) -> Result<Vec<Exposure>, Fault> {
-    let rows = many(connection, limits!("ORDER BY archived_at IS NOT NULL, name, key"), [])?;
-    rows.into_iter().map(|row| exposure(connection, row, now)).collect()
-}
-
-fn active(connection: &Connection) -> Result<Vec<LimitRow>, Fault> {
-    many(connection, limits!("WHERE archived_at IS NULL ORDER BY key"), [])
-}
-
-fn by_name(connection: &Connection, name: &str) -> Result<Option<LimitRow>, Fault> {
-    Ok(many(connection, limits!("WHERE archived_at IS NULL AND name = ?1"), [name])?.pop())
-}
-
-fn by_id(connection: &Connection, id: &LimitId) -> Result<Option<LimitRow>, Fault> {
-    Ok(many(connection, limits!("WHERE id = ?1"), [id.as_str()])?.pop())
-}
-
-/// The archived limit that this declaration continues, if there is one.
-fn archived(connection: &Connection, limit: &Limit) -> Result<Option<LimitRow>, Fault> {
-    let statement = limits!(
-        "WHERE archived_at IS NOT NULL AND name = ?1 AND dimension = ?2 AND unit = ?3
-         ORDER BY archived_at DESC, key DESC LIMIT 1"
-    );
-    let named = [limit.name.as_str(), limit.dimension.word(), limit.dimension.unit()];
-    Ok(many(connection, statement, named)?.pop())
-}
-
-fn many(
-    connection: &Connection,
-    statement: &'static str,
-    params: impl Params,
-) -> Result<Vec<LimitRow>, Fault> {
-    let mut statement = connection.prepare_cached(statement)?;
-    let mut rows = statement.query(params)?;
-    let mut found = Vec::new();
-    while let Some(row) = rows.next()? {
-        found.push(limit_row(row)?);
+    let mut shown = Vec::new();
+    for (_, row) in rows::shown(connection)? {
+        match row {
+            Ok(row) => shown.push(exposure(connection, row, now)?),
+            Err(unreadable) if unreadable.archived => {}
+            Err(unreadable) => return Err(unreadable.fault()),
+        }
     }
-    Ok(found)
-}
-
-fn limit_row(row: &Row<'_>) -> Result<LimitRow, Fault> {
-    let columns = &mut Columns::of(row);
-    Ok(LimitRow {
-        key: columns.next()?,
-        id: columns.word("limit id", LimitId::parse)?,
-        limit: Limit {
-            name: columns.next()?,
-            dimension: Dimension::from_words(&columns.next::<String>()?, &columns.next::<String>()?),
-            period: columns.word("period", Period::parse)?,
-            amount: columns.next()?,
-            action: columns.maybe("action", ActionName::parse)?,
-            resource_prefix: columns.next()?,
-        },
-        reserved: columns.next()?,
-        unknown_exposure: columns.next()?,
-        archived_at: columns.time()?,
-    })
+    Ok(shown)
 }
 
 fn exposure(connection: &Connection, row: LimitRow, now: Timestamp) -> Result<Exposure, Fault> {

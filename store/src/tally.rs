@@ -4,13 +4,14 @@
 
 use std::collections::HashMap;
 
+use oncegate_policy::impact::Dimension;
 use oncegate_policy::limit::{Limit, Period, Usage};
 use oncegate_policy::time::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::Fault;
 use crate::facts;
-use crate::limits::{self, LimitRow};
+use crate::limits::{self, LimitRow, Unreadable};
 
 /// Periods whose consumption is remembered; more, and they are read again.
 const WINDOWS_MAX: usize = 4_096;
@@ -21,7 +22,7 @@ pub(crate) struct Tally {
     /// As SQLite counts the commits of other connections: with another number, nothing of this is known any more.
     version: i64,
     halted: Option<Option<String>>,
-    limits: Option<HashMap<i64, LimitRow>>,
+    limits: Option<HashMap<i64, Result<LimitRow, Unreadable>>>,
     consumed: HashMap<Window, i64>,
     /// In the order in which they were made, and not written down yet.
     moves: Vec<Move>,
@@ -98,22 +99,32 @@ impl Tally {
         Ok(self.halted.clone().flatten())
     }
 
-    /// The limits in use for which this holds, in the order in which they were made.
+    /// The limits in use on a dimension for which this holds, in the order in which they were made. One of them that
+    /// cannot be read lets nothing pass.
     pub(crate) fn applying(
         &mut self,
         connection: &Connection,
+        dimension: &Dimension,
         applies: impl Fn(&Limit) -> bool,
     ) -> Result<Vec<i64>, Fault> {
-        let rows = self.rows(connection)?;
-        let applying = rows.values().filter(|row| row.archived_at.is_none() && applies(&row.limit));
-        let mut keys: Vec<i64> = applying.map(|row| row.key).collect();
+        let mut keys = Vec::new();
+        for row in self.rows(connection)?.values() {
+            match row {
+                Ok(row) if row.archived_at.is_none() && applies(&row.limit) => keys.push(row.key),
+                Err(unreadable) if !unreadable.archived && unreadable.dimension == *dimension => {
+                    return Err(unreadable.fault());
+                }
+                Ok(_) | Err(_) => {}
+            }
+        }
         keys.sort_unstable();
         Ok(keys)
     }
 
     /// A limit, in use or not.
     pub(crate) fn limit(&mut self, connection: &Connection, key: i64) -> Result<&LimitRow, Fault> {
-        self.rows(connection)?.get(&key).ok_or_else(|| limits::gone(&key.to_string()))
+        let row = self.rows(connection)?.get(&key).ok_or_else(|| limits::gone(&key.to_string()))?;
+        row.as_ref().map_err(Unreadable::fault)
     }
 
     /// A limit with what its counters say at `now`.
@@ -148,18 +159,16 @@ impl Tally {
         Ok(())
     }
 
-    /// An amount is consumed in a period.
+    /// An amount, 0 or more, is consumed in a period. A counter goes no higher than it can: it has no room for anything
+    /// then, and nothing that was sent may go unrecorded for it.
     pub(crate) fn consume(
         &mut self,
         connection: &Connection,
         window: Window,
         amount: i64,
     ) -> Result<(), Fault> {
-        if self.consumed(connection, window)?.checked_add(amount).is_none() {
-            let limit = self.limit(connection, window.limit)?.limit.name.clone();
-            return Err(Fault::Uncounted { limit });
-        }
-        self.make(Move::Consumed { window, amount });
+        let room = i64::MAX.saturating_sub(self.consumed(connection, window)?);
+        self.make(Move::Consumed { window, amount: amount.min(room) });
         Ok(())
     }
 
@@ -202,7 +211,7 @@ impl Tally {
     fn apply(&mut self, made: Move) {
         match made {
             Move::Held { limit, reserved, unknown_exposure } => {
-                if let Some(row) = self.limits.as_mut().and_then(|rows| rows.get_mut(&limit)) {
+                if let Some(Ok(row)) = self.limits.as_mut().and_then(|rows| rows.get_mut(&limit)) {
                     row.reserved = row.reserved.saturating_add(reserved);
                     row.unknown_exposure = row.unknown_exposure.saturating_add(unknown_exposure);
                 }
@@ -215,10 +224,12 @@ impl Tally {
         }
     }
 
-    fn rows(&mut self, connection: &Connection) -> Result<&mut HashMap<i64, LimitRow>, Fault> {
+    fn rows(
+        &mut self,
+        connection: &Connection,
+    ) -> Result<&HashMap<i64, Result<LimitRow, Unreadable>>, Fault> {
         if self.limits.is_none() {
-            let rows = limits::all(connection)?;
-            self.limits = Some(rows.into_iter().map(|row| (row.key, row)).collect());
+            self.limits = Some(limits::all(connection)?.into_iter().collect());
             for each in self.moves.clone() {
                 if let Move::Held { .. } = each {
                     self.apply(each);
@@ -232,11 +243,11 @@ impl Tally {
         if let Some(known) = self.consumed.get(&window) {
             return Ok(*known);
         }
-        let unwritten = self.moves.iter().map(|each| match each {
-            Move::Consumed { window: of, amount } if *of == window => *amount,
-            Move::Consumed { .. } | Move::Held { .. } => 0,
+        let written = consumption(connection, window)?;
+        let consumed = self.moves.iter().fold(written, |sum, each| match each {
+            Move::Consumed { window: of, amount } if *of == window => sum.saturating_add(*amount),
+            Move::Consumed { .. } | Move::Held { .. } => sum,
         });
-        let consumed = consumption(connection, window)?.saturating_add(unwritten.sum());
         if self.consumed.len() >= WINDOWS_MAX {
             self.consumed.clear();
         }
@@ -256,11 +267,12 @@ pub(crate) fn consumption(connection: &Connection, window: Window) -> Result<i64
     Ok(found.unwrap_or(0))
 }
 
-/// Adds to the counter of one period.
+/// Adds an amount, 0 or more, to the counter of one period, which goes no higher than it can.
 pub(crate) fn add_consumption(connection: &Connection, window: Window, amount: i64) -> rusqlite::Result<()> {
     connection
         .prepare_cached(
-            "INSERT INTO consumption VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO UPDATE SET amount = consumption.amount + excluded.amount",
+            "INSERT INTO consumption VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO UPDATE
+             SET amount = min(consumption.amount, 9223372036854775807 - excluded.amount) + excluded.amount",
         )?
         .execute(params![window.limit, window.period.word(), window.start.0, amount])?;
     Ok(())
