@@ -13,6 +13,7 @@ const STEPS: &[&str] = &[
     include_str!("schema/0002.sql"),
     include_str!("schema/0003.sql"),
     include_str!("schema/0004.sql"),
+    include_str!("schema/0005.sql"),
 ];
 
 /// Marks the file as ours: "once".
@@ -23,12 +24,13 @@ pub(crate) fn known() -> i64 {
     i64::try_from(STEPS.len()).unwrap_or(i64::MAX)
 }
 
-/// Brings the database to the latest version, or leaves it as it was.
-pub(crate) fn upgrade(connection: &mut Connection, path: &Path) -> Result<(), OpenError> {
+/// Brings the database to the latest version, or leaves it as it was. Whether a database of an earlier version was
+/// changed by it.
+pub(crate) fn upgrade(connection: &mut Connection, path: &Path) -> Result<bool, OpenError> {
     run(connection, path, STEPS)
 }
 
-fn run(connection: &mut Connection, path: &Path, steps: &[&str]) -> Result<(), OpenError> {
+fn run(connection: &mut Connection, path: &Path, steps: &[&str]) -> Result<bool, OpenError> {
     let failed = |source| OpenError::database("upgrade", path, source);
     let found = version(connection).map_err(failed)?;
     let known = i64::try_from(steps.len()).unwrap_or(i64::MAX);
@@ -48,7 +50,7 @@ fn run(connection: &mut Connection, path: &Path, steps: &[&str]) -> Result<(), O
     failpoint::hit("before_upgrade_commit");
     transaction.commit().map_err(failed)?;
     failpoint::hit("after_upgrade_commit");
-    Ok(())
+    Ok((1..known).contains(&found))
 }
 
 /// For a reader: exactly the version that this program knows.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use oncegate_policy::id::OwnerId;
 use oncegate_policy::time::Timestamp;
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OpenFlags, params};
+use rusqlite::{Connection, OpenFlags, ffi, params};
 use tokio::sync::Notify;
 
 use crate::by_hand::Hand;
@@ -78,7 +78,7 @@ impl Opened {
         let lock = lock(path)?;
         create(path)?;
         let mut connection = writing(path)?;
-        migrate::upgrade(&mut connection, path)?;
+        upgrade(&mut connection, path)?;
         let failed = |source| OpenError::database("open", path, source);
         connection
             .execute("INSERT INTO run (id, started_at) VALUES (?1, ?2)", params![owner.as_str(), now.0])
@@ -94,6 +94,33 @@ impl Opened {
         };
         Ok(Self { lock, connection, setting, head })
     }
+}
+
+/// To the latest version. What is rebuilt is sorted in files and not in memory, however much it is, and what the log has
+/// grown by is folded at once.
+fn upgrade(connection: &mut Connection, path: &Path) -> Result<(), OpenError> {
+    let failed = |step| move |source| OpenError::database(step, path, source);
+    let upgraded = match migrate::upgrade(connection, path) {
+        Err(OpenError::Database { source, .. }) if wants_a_folder(&source) => {
+            // As in a container whose root is read-only: then in memory after all.
+            connection.pragma_update(None, "temp_store", "MEMORY").map_err(failed("configure"))?;
+            migrate::upgrade(connection, path)
+        }
+        upgraded => upgraded,
+    };
+    if upgraded? {
+        let folded = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0));
+        if folded.map_err(failed("upgrade"))? {
+            tracing::warn!("somebody reads the database: its log is folded later, and is long until then");
+        }
+    }
+    // Savepoints keep their undo pages here and not in a file.
+    connection.pragma_update(None, "temp_store", "MEMORY").map_err(failed("configure"))
+}
+
+/// Whether SQLite has found no folder to put its files for sorting into.
+fn wants_a_folder(error: &rusqlite::Error) -> bool {
+    error.sqlite_error().is_some_and(|said| said.extended_code == ffi::SQLITE_IOERR_GETTEMPPATH)
 }
 
 /// What the verbs share with those who call them.
@@ -172,6 +199,8 @@ pub(crate) fn writing(path: &Path) -> Result<Connection, OpenError> {
     require(&connection, path, "journal_mode", "wal")?;
     let (_, level) = synchronous();
     require(&connection, path, "synchronous", level)?;
+    require(&connection, path, "fullfsync", "1")?;
+    require(&connection, path, "checkpoint_fullfsync", "1")?;
     require(&connection, path, "foreign_keys", "1")?;
     require(&connection, path, "mmap_size", "0")?;
     Ok(connection)
@@ -183,13 +212,14 @@ fn configure(connection: &Connection) -> rusqlite::Result<()> {
     connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
     connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
     connection.pragma_update(None, "synchronous", synchronous().0)?;
+    // Where the system's own sync leaves it to the disk when it writes, this does not; elsewhere it changes nothing.
+    connection.pragma_update(None, "fullfsync", true)?;
+    connection.pragma_update(None, "checkpoint_fullfsync", true)?;
     connection.pragma_update(None, "foreign_keys", true)?;
     connection.pragma_update_and_check(None, "mmap_size", 0, |_| Ok(()))?;
     // The writer folds the log itself, between commits.
     connection.pragma_update_and_check(None, "wal_autocheckpoint", 0, |_| Ok(()))?;
     connection.pragma_update_and_check(None, "journal_size_limit", LOG_BYTES_KEPT, |_| Ok(()))?;
-    // Savepoints keep their undo pages here and not in a file.
-    connection.pragma_update(None, "temp_store", "MEMORY")?;
     // An erased request body is overwritten, not only unlinked.
     connection.pragma_update_and_check(None, "secure_delete", true, |_| Ok(()))?;
     Ok(())
@@ -260,4 +290,24 @@ pub(crate) fn reading(path: &Path) -> Result<Connection, OpenError> {
     connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
     migrate::require(&connection, path)?;
     Ok(connection)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An upgrade may sort every attempt there is.
+    #[test]
+    fn only_what_follows_an_upgrade_is_kept_in_memory() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("once.db");
+        create(&path).unwrap();
+        let mut connection = writing(&path).unwrap();
+        let kept = |connection: &Connection| {
+            connection.pragma_query_value(None, "temp_store", |row| row.get::<_, i64>(0)).unwrap()
+        };
+        assert_eq!(kept(&connection), 0);
+        upgrade(&mut connection, &path).unwrap();
+        assert_eq!(kept(&connection), 2);
+    }
 }

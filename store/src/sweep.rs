@@ -1,6 +1,5 @@
 //! Dispatches that nobody will finish: of an earlier run, or of a task of this run that is gone.
 
-
 use oncegate_policy::classify::Verdict;
 use oncegate_policy::effect::Stage;
 use oncegate_policy::exchange::{Exchange, Loss, Phase};

@@ -114,6 +114,17 @@ async fn an_effect_that_becomes_another() {
     ] {
         refuses(&shell, &format!("UPDATE effect SET {change} WHERE key = 1"));
     }
+    // No room for the keys of its attempts.
+    let (highest, new) = ((1_i64 << 43) - 1, "'dispatching', 0, 1 FROM effect WHERE key = 1");
+    let insert = |key: i64| {
+        format!(
+            "INSERT INTO effect (key, id, invocation, caller, action, listener, fingerprint, provider_key, can_read_back,
+                 target, request_digest, created_at, stage, claimed_at, run)
+             SELECT {key}, 'eff_y', 'inv_y', caller, action, listener, zeroblob(32), 'p', 0, target, request_digest, 0, {new}"
+        )
+    };
+    refuses(&shell, &insert(highest + 1));
+    shell.execute_batch(&format!("BEGIN; {}; ROLLBACK", insert(highest))).unwrap();
     // One key, two requests.
     refuses(
         &shell,

@@ -29,6 +29,8 @@ async fn version_1_keeps_its_effects_and_its_chain() {
     let path = folder.path().join("once.db");
     assert!(Reader::open(&path).is_err(), "a reader does not upgrade");
     let store = Store::open(options(path.clone()), owner(9), NOON).unwrap();
+    let log = std::fs::metadata(folder.path().join("once.db-wal")).unwrap().len();
+    assert!(log < 32 * 1_024, "what was rebuilt is folded: {log}");
     let memory = Memory { store, folder, ids: std::cell::Cell::new(100) };
     let checked = memory.store.verify_chain().await.unwrap();
     assert_eq!((checked.rows, checked.fault), (9, None));
