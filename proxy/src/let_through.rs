@@ -27,7 +27,7 @@ use crate::pipeline::{self, CONNECT_TIMEOUT, Way};
 use crate::said::{Answering, Said};
 use crate::state::{Sidecar, Snapshot};
 use crate::upstream::{self, Prepared};
-use crate::{adapting, inject};
+use crate::{adapting, inject, reconciler};
 
 /// What became of an approved effect.
 pub enum LetThrough {
@@ -203,30 +203,39 @@ async fn rebuilt(
 }
 
 /// What is approved and not yet sent, and what nobody decided in time: part of every pass of the reconciler, so that
-/// a restart loses no approval.
+/// a restart loses no approval. Whether more may be ready.
 ///
 /// # Errors
-/// The record could not be read or written.
-pub async fn pass(sidecar: &Arc<Sidecar>) -> Result<(), StoreError> {
+/// The record could not be read or written at all.
+pub async fn pass(sidecar: &Arc<Sidecar>) -> Result<bool, StoreError> {
     for effect in sidecar.store.expire_approvals(sidecar.clock.now()).await? {
         tracing::info!(effect.id = %effect, "nobody approved in time; nothing was sent");
     }
     if sidecar.store.halted().await?.is_some() {
-        return Ok(());
+        return Ok(false);
     }
-    for id in sidecar.store.ready(READY_PER_PASS_MAX).await? {
-        match dispatch_ready(sidecar, &id).await? {
-            LetThrough::Sending(_) => tracing::info!(effect.id = %id, "approved; on its way"),
-            LetThrough::Refused(refusal, _) => {
+    let listed_max = READY_PER_PASS_MAX.saturating_add(sidecar.put_off.resting());
+    let listed = sidecar.store.ready(u32::try_from(listed_max).unwrap_or(u32::MAX)).await?;
+    let turns = sidecar.put_off.awake(listed, |id| id, READY_PER_PASS_MAX);
+    let mut done = 0;
+    for id in &turns {
+        match dispatch_ready(sidecar, id).await {
+            Ok(LetThrough::Sending(_)) => {
+                done += 1;
+                tracing::info!(effect.id = %id, "approved; on its way");
+            }
+            Ok(LetThrough::Refused(refusal, _)) => {
+                done += usize::from(refusal.code != Code::Halted);
                 tracing::warn!(effect.id = %id, code = refusal.code.word(), "approved, and refused when it was to be sent");
             }
-            LetThrough::NotReady => {}
+            Ok(LetThrough::NotReady) => {}
+            Err(error) => reconciler::put_off(sidecar, id, error)?,
         }
     }
-    Ok(())
+    Ok(done > 0 && turns.len() >= READY_PER_PASS_MAX)
 }
 
 /// Approved effects that one pass sends.
-const READY_PER_PASS_MAX: u32 = 32;
+const READY_PER_PASS_MAX: usize = 32;
 /// How long an answer of the API waits for what a person let through.
 pub const ANSWER_WITHIN: Duration = Duration::from_secs(20);

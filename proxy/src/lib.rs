@@ -46,6 +46,7 @@ pub mod load;
 pub mod logged;
 pub mod metrics;
 pub mod proof;
+pub mod put_off;
 pub mod reload;
 pub mod run_tokens;
 pub mod scrub;

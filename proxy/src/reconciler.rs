@@ -12,6 +12,7 @@ use oncegate_policy::effect::Stage;
 use oncegate_policy::exchange::{Answer, Exchange};
 use oncegate_policy::id::EffectId;
 use oncegate_policy::reconcile::{Finding, Looker};
+use oncegate_policy::time::Timestamp;
 use oncegate_store::StoreError;
 use oncegate_store::look::{Found, LookDue};
 use serde_json::Value;
@@ -26,6 +27,8 @@ use crate::{adapting, let_through, read, upstream};
 const WAKE_EVERY: Duration = Duration::from_secs(15);
 /// And no more often than this by itself, whatever `first_after` says.
 const WAKE_EVERY_MIN: Duration = Duration::from_millis(20);
+/// Nor more often than this after a pass, or on an effect, that failed.
+const WAKE_AFTER_FAILURE_MIN: Duration = Duration::from_secs(1);
 /// Recorded answers that are older than `[store] keep_responses` are erased this often.
 const PRUNE_EVERY: Duration = Duration::from_secs(3600);
 /// Questions in one look; the adapters have bounds of their own below it.
@@ -53,8 +56,9 @@ pub async fn run(sidecar: Arc<Sidecar>, mut stop: watch::Receiver<bool>) {
         let soon = sidecar.look_soon.notified();
         tokio::pin!(soon);
         soon.as_mut().enable();
-        if let Err(error) = pass(&sidecar).await {
-            tracing::error!(error = upstream::chain(&error), "a reconciling pass could not be finished");
+        let passed = pass(&sidecar).await;
+        if let Err(error) = &passed {
+            tracing::error!(error = upstream::chain(error), "a reconciling pass could not be finished");
         }
         let now = sidecar.clock.now();
         if pruned_at.is_none_or(|at| now.since(at) >= PRUNE_EVERY) {
@@ -63,7 +67,7 @@ pub async fn run(sidecar: Arc<Sidecar>, mut stop: watch::Receiver<bool>) {
                 tracing::error!(error = upstream::chain(&error), "old answers could not be erased");
             }
         }
-        let wait = next_wake(&sidecar).await;
+        let wait = next_wake(&sidecar, passed.ok()).await;
         tokio::select! {
             () = soon => {}
             () = tokio::time::sleep(wait) => {}
@@ -73,43 +77,105 @@ pub async fn run(sidecar: Arc<Sidecar>, mut stop: watch::Receiver<bool>) {
 }
 
 /// A success wakes nobody: where the look that may confirm it is due sooner than the usual wake, that is waited for.
-async fn next_wake(sidecar: &Arc<Sidecar>) -> Duration {
-    let first_after = sidecar.snapshot().config.reconcile.schedule.first_after;
-    let longest = first_after.clamp(WAKE_EVERY_MIN, WAKE_EVERY);
-    match sidecar.store.next_look().await {
-        Ok(Some(at)) => at.since(sidecar.clock.now()).clamp(WAKE_EVERY_MIN, longest),
-        Ok(None) | Err(_) => longest,
+/// What a full pass has left over waits for nothing, and what a pass has failed on waits the longest.
+async fn next_wake(sidecar: &Arc<Sidecar>, passed: Option<Passed>) -> Duration {
+    let longest = longest_wait(sidecar);
+    match passed {
+        None => longest.max(WAKE_AFTER_FAILURE_MIN),
+        Some(Passed { more: true, .. }) => WAKE_EVERY_MIN,
+        Some(Passed { began, more: false }) => match sidecar.store.next_look(began).await {
+            Ok(Some(at)) => at.since(sidecar.clock.now()).clamp(WAKE_EVERY_MIN, longest),
+            Ok(None) | Err(_) => longest,
+        },
     }
 }
 
-/// One pass: sweep, list, look, record. At most `max_per_pass` looks.
+fn longest_wait(sidecar: &Arc<Sidecar>) -> Duration {
+    sidecar.snapshot().config.reconcile.schedule.first_after.clamp(WAKE_EVERY_MIN, WAKE_EVERY)
+}
+
+/// What a pass has left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Passed {
+    /// Looks that were due by then had their turn.
+    pub began: Timestamp,
+    /// More may be due already: a list was as long as one pass takes, and something of it was done.
+    pub more: bool,
+}
+
+/// One pass: sweep, list, look, record. At most `max_per_pass` looks. What cannot be recorded on one effect is logged, and
+/// it is left alone for a while; the others have their turn.
 ///
 /// # Errors
-/// The record could not be read or written.
-pub async fn pass(sidecar: &Arc<Sidecar>) -> Result<(), StoreError> {
-    let now = sidecar.clock.now();
+/// The record could not be read or written at all.
+pub async fn pass(sidecar: &Arc<Sidecar>) -> Result<Passed, StoreError> {
+    let began = sidecar.clock.now();
+    let snapshot = sidecar.snapshot();
+    let swept = sweep(sidecar, began).await;
+    let looked = look_at_due(sidecar, &snapshot, began).await;
+    let confirmed = confirm(sidecar, &snapshot).await;
+    let sent = let_through::pass(sidecar).await;
+    swept?;
+    Ok(Passed { began, more: [looked?, confirmed?, sent?].contains(&true) })
+}
+
+async fn sweep(sidecar: &Arc<Sidecar>, now: Timestamp) -> Result<(), StoreError> {
     for effect in sidecar.store.sweep(now).await? {
         tracing::warn!(effect.id = %effect, "a dispatch was interrupted; its outcome is unknown");
     }
-    let snapshot = sidecar.snapshot();
-    for due in sidecar.store.due(now, snapshot.config.reconcile.max_per_pass).await? {
-        let id = due.view.id.clone();
-        let finding = look(sidecar, &snapshot, &due).await;
-        apply(sidecar, &id, finding, Looker::Schedule).await?;
+    Ok(())
+}
+
+/// Whether more may be due.
+async fn look_at_due(
+    sidecar: &Arc<Sidecar>,
+    snapshot: &Snapshot,
+    now: Timestamp,
+) -> Result<bool, StoreError> {
+    let looks_max = snapshot.config.reconcile.max_per_pass;
+    let listed = sidecar.store.due(now, looks_max.saturating_add(sidecar.put_off.resting())).await?;
+    let turns = sidecar.put_off.awake(listed, |due| &due.view.id, looks_max);
+    let mut done = 0;
+    for due in &turns {
+        let finding = look(sidecar, snapshot, due).await;
+        match apply(sidecar, &due.view.id, finding, Looker::Schedule).await {
+            Ok(_) => done += 1,
+            Err(error) => put_off(sidecar, &due.view.id, error)?,
+        }
     }
-    confirm(sidecar, &snapshot).await?;
-    let_through::pass(sidecar).await
+    Ok(done > 0 && turns.len() >= looks_max)
 }
 
 /// One look after a success, as late as a first look after an unknown: a match makes `acknowledged` into
-/// `confirmed`.
-async fn confirm(sidecar: &Arc<Sidecar>, snapshot: &Snapshot) -> Result<(), StoreError> {
-    let reconcile = &snapshot.config.reconcile;
-    let before = sidecar.clock.now().minus(reconcile.schedule.first_after);
-    for due in sidecar.store.unconfirmed(before, reconcile.max_per_pass).await? {
-        let finding = look(sidecar, snapshot, &due).await;
-        sidecar.store.confirm(&due.view.id, finding, sidecar.clock.now()).await?;
+/// `confirmed`. Whether more may be due.
+async fn confirm(sidecar: &Arc<Sidecar>, snapshot: &Snapshot) -> Result<bool, StoreError> {
+    let looks_max = snapshot.config.reconcile.max_per_pass;
+    let before = sidecar.clock.now().minus(snapshot.config.reconcile.schedule.first_after);
+    let listed =
+        sidecar.store.unconfirmed(before, looks_max.saturating_add(sidecar.put_off.resting())).await?;
+    let turns = sidecar.put_off.awake(listed, |due| &due.view.id, looks_max);
+    let mut done = 0;
+    for due in &turns {
+        let finding = look(sidecar, snapshot, due).await;
+        match sidecar.store.confirm(&due.view.id, finding, sidecar.clock.now()).await {
+            Ok(_) => done += 1,
+            Err(error) => put_off(sidecar, &due.view.id, error)?,
+        }
     }
+    Ok(done > 0 && turns.len() >= looks_max)
+}
+
+/// Leaves an effect alone that could not be recorded on.
+///
+/// # Errors
+/// The error itself, where it is not known to concern this effect alone.
+pub(crate) fn put_off(sidecar: &Arc<Sidecar>, id: &EffectId, error: StoreError) -> Result<(), StoreError> {
+    let how_long = longest_wait(sidecar).max(WAKE_AFTER_FAILURE_MIN);
+    let rests = sidecar.put_off.rest(id.clone(), how_long);
+    if !rests || !error.concerns_one() {
+        return Err(error);
+    }
+    tracing::error!(effect.id = %id, error = upstream::chain(&error), "the reconciler leaves an effect alone for a while");
     Ok(())
 }
 

@@ -28,6 +28,7 @@ use crate::metrics::Metrics;
 use crate::own::Ports;
 use crate::probe::Probes;
 use crate::proof::Digest32;
+use crate::put_off::PutOff;
 use crate::reload::Files;
 use crate::run_tokens::RunTokens;
 use crate::scrub::Scrubbers;
@@ -69,6 +70,8 @@ pub struct Sidecar {
     pub probes: Probes,
     /// Wakes the reconciler.
     pub look_soon: Notify,
+    /// What the reconciler leaves alone for a while.
+    pub put_off: PutOff,
     /// Where the configuration comes from.
     pub files: Files,
     /// What `oncegate run` has handed to its commands.
@@ -300,6 +303,7 @@ impl Sidecar {
             on_the_wire: AtomicUsize::new(0),
             probes: Probes::default(),
             look_soon: Notify::new(),
+            put_off: PutOff::default(),
             files,
             run_tokens: RunTokens::default(),
             snapshot: ArcSwap::from_pointee(snapshot),

@@ -68,6 +68,6 @@ impl Tx<'_> {
             .query_row([effect], |row| row.get(0))?;
         let number = latest.map_or(0, |key| key & NUMBER_MAX).saturating_add(1);
         let highest = if decides { NUMBER_MAX } else { UNDECIDED_MAX };
-        Ok((number <= highest).then(|| (effect << BITS) | number))
+        Ok((number <= highest).then_some((effect << BITS) | number))
     }
 }

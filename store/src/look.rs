@@ -85,16 +85,17 @@ impl Store {
         self.inner.reader.read("read an effect's memory", look).await
     }
 
-    /// When the next look is due, if any is.
+    /// When the next look is due that is later than `after`, if any is.
     ///
     /// # Errors
     /// The record could not be read.
-    pub async fn next_look(&self) -> Result<Option<Timestamp>, StoreError> {
-        let look = |connection: &Connection| {
+    pub async fn next_look(&self, after: Timestamp) -> Result<Option<Timestamp>, StoreError> {
+        let look = move |connection: &Connection| {
             let mut statement = connection.prepare_cached(
-                "SELECT min(next_look_at) FROM effect WHERE stage = 'reconciling' AND next_look_at IS NOT NULL",
+                "SELECT min(next_look_at) FROM effect
+                 WHERE stage = 'reconciling' AND next_look_at IS NOT NULL AND next_look_at > ?1",
             )?;
-            Ok(statement.query_row([], |found| found.get::<_, Option<i64>>(0))?.map(Timestamp))
+            Ok(statement.query_row([after.0], |found| found.get::<_, Option<i64>>(0))?.map(Timestamp))
         };
         self.inner.reader.read("read when the next look is due", look).await
     }

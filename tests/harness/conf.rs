@@ -81,6 +81,8 @@ pub struct Conf {
     pub store: Vec<String>,
     /// `reconcile.first_after`.
     pub first_after: String,
+    /// More lines of `[reconcile]`.
+    pub reconcile: Vec<String>,
     /// Everything after the standard tables.
     pub rest: String,
 }
@@ -93,6 +95,7 @@ impl Default for Conf {
             control: listen(),
             store: vec!["path = \"oncegate.db\"".into()],
             first_after: "1h".into(),
+            reconcile: Vec::new(),
             rest: String::new(),
         }
     }
@@ -116,6 +119,12 @@ impl Conf {
     /// One more line of `[control]`.
     pub fn control(mut self, line: &str) -> Conf {
         self.control.push(line.to_owned());
+        self
+    }
+
+    /// One more line of `[reconcile]`.
+    pub fn reconcile(mut self, line: &str) -> Conf {
+        self.reconcile.push(line.to_owned());
         self
     }
 
@@ -200,6 +209,7 @@ dir = "ca"
 [reconcile]
 first_after = "{first_after}"
 max_interval = "1h"
+{reconcile}
 
 [callers.billing-agent]
 key_sha256 = "{billing}"
@@ -214,6 +224,7 @@ scopes = ["actions:invoke", "actions:resolve", "actions:govern", "secrets:write"
             control = self.control.join("\n"),
             store = self.store.join("\n"),
             first_after = self.first_after,
+            reconcile = self.reconcile.join("\n"),
             billing = digest(BILLING_KEY),
             ops = digest(OPS_KEY),
             rest = self.rest,

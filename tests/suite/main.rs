@@ -62,6 +62,7 @@ mod planted_secret;
 mod promises;
 mod promises_kept;
 mod python;
+mod reconciling;
 mod refusals;
 mod reload;
 mod secrets;

@@ -47,21 +47,21 @@ macro_rules! limits {
     };
 }
 
-/// Every limit, in use or not, with its key.
-pub(crate) fn all(connection: &Connection) -> Result<Vec<(i64, Result<LimitRow, Unreadable>)>, Fault> {
+/// Limits by their keys, as far as each can be read.
+type Each = Vec<(i64, Result<LimitRow, Unreadable>)>;
+
+/// Every limit, in use or not.
+pub(crate) fn all(connection: &Connection) -> Result<Each, Fault> {
     each(connection, limits!("ORDER BY key"))
 }
 
 /// Every limit, archived ones last.
-pub(super) fn shown(connection: &Connection) -> Result<Vec<(i64, Result<LimitRow, Unreadable>)>, Fault> {
+pub(super) fn shown(connection: &Connection) -> Result<Each, Fault> {
     each(connection, limits!("ORDER BY archived_at IS NOT NULL, name, key"))
 }
 
 /// One that cannot be read is in nobody's way who does not need it.
-fn each(
-    connection: &Connection,
-    statement: &'static str,
-) -> Result<Vec<(i64, Result<LimitRow, Unreadable>)>, Fault> {
+fn each(connection: &Connection, statement: &'static str) -> Result<Each, Fault> {
     let mut statement = connection.prepare_cached(statement)?;
     let mut rows = statement.query([])?;
     let mut found = Vec::new();

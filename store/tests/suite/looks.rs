@@ -23,7 +23,9 @@ async fn a_match_settles_and_its_record_answers_repeats() {
     let unknown = memory.unknown(memory.refund("pi_1", 100), NOON).await;
     assert_eq!(word(&unknown), ("unknown", "unknown", "unverified"));
     assert_eq!(unknown.last_loss.as_ref().unwrap().cause, "connection reset");
-    assert_eq!(memory.store.next_look().await.unwrap(), Some(NOON.plus(Duration::from_secs(30))));
+    let first = NOON.plus(Duration::from_secs(30));
+    assert_eq!(memory.store.next_look(NOON).await.unwrap(), Some(first));
+    assert_eq!(memory.store.next_look(first).await.unwrap(), None, "it had its turn");
     assert!(memory.store.due(NOON, 10).await.unwrap().is_empty());
     let due = memory.store.due(NOON.plus(HOUR), 10).await.unwrap();
     assert_eq!((due.len(), due[0].memory.contains("pi_1")), (1, true));
@@ -37,7 +39,7 @@ async fn a_match_settles_and_its_record_answers_repeats() {
         (kept.status, kept.source, kept.body.as_slice()),
         (200, ResponseSource::ReadBack, &br#"{"id":"re_1","object":"refund"}"#[..])
     );
-    assert_eq!(memory.store.next_look().await.unwrap(), None);
+    assert_eq!(memory.store.next_look(NOON).await.unwrap(), None);
     assert_eq!(memory.store.memory(&view.id).await.unwrap().unwrap().memory, "");
 }
 

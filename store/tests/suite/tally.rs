@@ -129,7 +129,7 @@ fn spoilt_counters_fail_alone() {
     };
     // Nobody finishes either of them. One of them cannot be ended; the other one is.
     drop(permit);
-    assert_eq!(done(&mut hand, store.sweep(NOON)).unwrap(), [effect.id.clone()]);
+    assert_eq!(done(&mut hand, store.sweep(NOON)).unwrap(), std::slice::from_ref(&effect.id));
     assert_eq!(done(&mut hand, store.sweep(NOON)).unwrap(), []);
     shell(&memory).execute_batch("UPDATE impact_limit SET reserved = 100").unwrap();
     assert_eq!(done(&mut hand, store.sweep(NOON)).unwrap().len(), 1, "once it is mended, too");

@@ -1,0 +1,65 @@
+//! The reconciler goes on: past an effect that it cannot record on, and past a pass that was full.
+
+use std::time::{Duration, Instant};
+
+use oncegate_tests::{conf::stripe_conf, wait::until};
+use rusqlite::Connection;
+use serde_json::json;
+
+use crate::shop::{REFUND, Shop};
+
+#[test]
+fn an_effect_that_cannot_be_recorded_on_keeps_no_other_waiting() {
+    let shop = Shop::open_with(|at| {
+        let mut conf = stripe_conf(at);
+        conf.first_after = "1s".into();
+        conf
+    });
+    let sidecar = shop.home.serve();
+    let db = Connection::open(shop.home.path("oncegate.db")).unwrap();
+    db.execute_batch(
+        "CREATE TRIGGER no BEFORE INSERT ON attempt WHEN NEW.kind = 'reconcile' AND NEW.effect = 1
+         BEGIN SELECT RAISE(ABORT, 'no'); END",
+    )
+    .unwrap();
+    shop.books.lose(2);
+    let spoilt = sidecar.billing().refund(None, REFUND);
+    let other = sidecar.billing().refund(None, "payment_intent=pi_2&amount=100");
+    spoilt.assert_unknown();
+    other.assert_unknown();
+    shop.home.wait_outcome(&other.effect(), "succeeded");
+    assert_eq!(shop.home.effect(&spoilt.effect())["outcome"], "unknown");
+
+    // Its provider is not asked again and again.
+    let looks = || {
+        let record = shop.provider.record();
+        record.requests().iter().filter(|r| !r.is_write() && r.target.contains("pi_3Pabc")).count()
+    };
+    let (before, start) = (looks(), Instant::now());
+    until("two more looks", || Some(()).filter(|()| looks() >= before + 2));
+    assert!(start.elapsed() > Duration::from_millis(800), "two looks within {:?}", start.elapsed());
+
+    db.execute_batch("DROP TRIGGER no").unwrap();
+    shop.home.wait_outcome(&spoilt.effect(), "succeeded");
+}
+
+#[test]
+fn what_a_full_pass_leaves_over_waits_for_no_usual_wake() {
+    const SUCCESSES: u32 = 6;
+    let shop = Shop::open_with(|at| {
+        let mut conf = stripe_conf(at).reconcile("max_per_pass = 1");
+        conf.first_after = "2s".into();
+        conf
+    });
+    let sidecar = shop.home.serve();
+    let start = Instant::now();
+    for number in 0..SUCCESSES {
+        let done = sidecar.billing().refund(None, &format!("payment_intent=pi_{number}&amount=100"));
+        assert_eq!(done.status, 200, "{done:?}");
+    }
+    let confirmed =
+        || shop.home.effects().iter().filter(|effect| effect["grade"] == json!("confirmed")).count();
+    until("every look after a success", || Some(()).filter(|()| confirmed() == SUCCESSES as usize));
+    // One for each usual wake takes as many times two seconds.
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+}
