@@ -1,5 +1,7 @@
 //! Looks: which are due, and what a finding does to an effect.
 
+use std::time::Duration;
+
 use oncegate_policy::effect::{SettledResult, Stage, Verification};
 use oncegate_policy::id::{AttemptId, EffectId};
 use oncegate_policy::reconcile::{Finding, Looker, Settles, settles};
@@ -16,6 +18,9 @@ use crate::view::EffectView;
 use crate::writer::{Step, Tx};
 
 const FIND: Step = Step::new("record a finding").failing_at("before_finding_commit", "after_finding_commit");
+
+/// How long ago a pass can have begun that asks what is due.
+const PASS_MAX: Duration = Duration::from_secs(600);
 
 /// An effect to look for, with what the adapter needs for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +52,8 @@ impl Store {
     /// # Errors
     /// The record could not be read.
     pub async fn due(&self, now: Timestamp, limit: usize) -> Result<Vec<LookDue>, StoreError> {
-        let latest = self.inner.schedule.next(now, u32::MAX);
+        // What became unknown since `now` was taken was planned from a later moment: that is no clock that was set back.
+        let latest = self.inner.schedule.next(now, u32::MAX).plus(PASS_MAX);
         let look = move |connection: &Connection| {
             let limit = i64::try_from(limit).unwrap_or(i64::MAX);
             let rest = "WHERE e.stage = 'reconciling' AND e.next_look_at IS NOT NULL

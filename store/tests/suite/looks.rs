@@ -81,6 +81,18 @@ async fn the_one_who_asked_never_frees_its_own_hold_nor_puts_a_look_off() {
 }
 
 #[tokio::test]
+async fn what_is_planned_while_a_pass_is_on_its_way_is_not_due_in_it() {
+    let memory = Memory::new();
+    let unknown = memory.unknown(memory.refund("pi_1", 100), NOON).await;
+    for _ in 0..20 {
+        memory.store.apply_finding(&unknown.id, no_match(), Looker::Schedule, NOON).await.unwrap();
+    }
+    assert_eq!(next_look(&memory.view(&unknown.id).await.stage), Some(NOON.plus(HOUR)));
+    let pass_began = NOON.minus(Duration::from_secs(1));
+    assert!(memory.store.due(pass_began, 10).await.unwrap().is_empty());
+}
+
+#[tokio::test]
 async fn a_clock_that_was_set_back_puts_no_look_off() {
     let memory = Memory::new();
     memory.unknown(memory.refund("pi_1", 100), NOON).await;
