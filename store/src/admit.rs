@@ -24,7 +24,7 @@ use crate::view::{EffectView, SecretNames, StoredRequest};
 use crate::writer::{Step, Tx};
 use crate::{Store, insert, preview, read, row};
 
-const ADMIT: Step = Step::new("admit an effect").failing_at("before_commit", "after_commit");
+const ADMIT: Step = Step::new("admit an effect").failing_at("before_commit", "after_commit").permitting();
 /// Longest title of a question that Oncegate asks by itself, in characters.
 const TITLE_CHARS_MAX: usize = 300;
 const AUDIT: Step = Step::new("record a refusal");

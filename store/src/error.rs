@@ -68,6 +68,10 @@ pub enum Fault {
     /// SQLite said no: a constraint, a full disk, a damaged file.
     #[error("the database refused")]
     Database(#[from] rusqlite::Error),
+    /// The file was found damaged before, perhaps in a place that this verb does not read: what was sent may be
+    /// missing there, so nothing more is sent on its word.
+    #[error("the record cannot be relied on: {}", Trouble::Damaged.sentence())]
+    Damaged,
     /// A row that this version cannot read.
     #[error("a stored {what} cannot be read: {found}")]
     Unreadable {

@@ -13,12 +13,14 @@ pub(crate) struct Step {
     pub(crate) after: Option<&'static str>,
     /// Whether it works on the rows of limits themselves.
     pub(crate) on_limits: bool,
+    /// Whether it may give a right to send.
+    pub(crate) permits: bool,
 }
 
 impl Step {
     /// `words` follow "could not".
     pub(crate) const fn new(words: &'static str) -> Self {
-        Self { words, before: None, after: None, on_limits: false }
+        Self { words, before: None, after: None, on_limits: false, permits: false }
     }
 
     pub(crate) const fn failing_at(self, before: &'static str, after: &'static str) -> Self {
@@ -29,6 +31,11 @@ impl Step {
     pub(crate) const fn on_limits(self) -> Self {
         Self { on_limits: true, ..self }
     }
+
+    /// It may give a right to send, for which a record that is damaged is no ground.
+    pub(crate) const fn permitting(self) -> Self {
+        Self { permits: true, ..self }
+    }
 }
 
 /// A verb with the one who waits for it.
@@ -36,6 +43,8 @@ pub(crate) trait Job: Send {
     fn step(&self) -> Step;
     /// Whether what it wrote is to be kept.
     fn run(&mut self, tx: &mut Tx<'_>) -> bool;
+    /// It is not run, for this reason.
+    fn refuse(&mut self, fault: Fault);
     /// What SQLite said no with, if it did.
     fn fault(&self) -> Option<&rusqlite::Error>;
     /// Tells the one who waits, once the commit is decided.
@@ -69,6 +78,11 @@ where
         let step = self.step.words;
         self.done = self.verb.take().map(|verb| verb(tx).map_err(|fault| StoreError::Failed { step, fault }));
         matches!(self.done, Some(Ok(_)))
+    }
+
+    fn refuse(&mut self, fault: Fault) {
+        self.verb = None;
+        self.done = Some(Err(StoreError::Failed { step: self.step.words, fault }));
     }
 
     fn fault(&self) -> Option<&rusqlite::Error> {

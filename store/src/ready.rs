@@ -17,7 +17,8 @@ use crate::view::{EffectView, StoredRequest};
 use crate::writer::{Step, Tx};
 use crate::{Store, approval, facts};
 
-const CLAIM: Step = Step::new("claim an approved effect").failing_at("before_commit", "after_commit");
+const CLAIM: Step =
+    Step::new("claim an approved effect").failing_at("before_commit", "after_commit").permitting();
 const REJECT: Step = Step::new("reject an approved effect");
 
 /// What became of an approved effect.

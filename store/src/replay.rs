@@ -19,7 +19,8 @@ use crate::view::{EffectView, ResponseSource};
 use crate::writer::{Step, Tx};
 use crate::{Store, attempt, facts};
 
-const REPLAY: Step = Step::new("begin a replay").failing_at("before_replay_commit", "after_replay_commit");
+const REPLAY: Step =
+    Step::new("begin a replay").failing_at("before_replay_commit", "after_replay_commit").permitting();
 const RECORD: Step = Step::new("record a replay").failing_at("before_record_commit", "after_record_commit");
 
 /// Statuses that a provider gives before it has looked at the key: they say nothing of the first try. A failure

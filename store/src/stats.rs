@@ -108,6 +108,11 @@ impl Counters {
         }
     }
 
+    /// Whether the file was found damaged. It stays so until another process opens a good one.
+    pub(crate) fn damaged(&self) -> bool {
+        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) == Some(Trouble::Damaged)
+    }
+
     pub(crate) fn read(&self, queue_depth: usize) -> StoreStats {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         StoreStats {

@@ -299,6 +299,10 @@ impl Work {
 
     /// Whether what the job wrote is to be kept. An error takes everybody's work with it.
     fn run(&mut self, job: &mut dyn Job) -> rusqlite::Result<bool> {
+        if job.step().permits && self.counters.damaged() {
+            job.refuse(Fault::Damaged);
+            return Ok(false);
+        }
         let mut tx = Tx {
             connection: &self.connection,
             setting: &self.setting,
@@ -308,6 +312,10 @@ impl Work {
         let kept = catch_unwind(AssertUnwindSafe(|| job.run(&mut tx))).unwrap_or(false);
         if job.step().on_limits {
             self.tally.forget();
+        }
+        // At once, so that a neighbour behind it gives no right to send either.
+        if let Some(Trouble::Damaged) = job.fault().and_then(Trouble::of) {
+            self.counters.met(Some(Trouble::Damaged));
         }
         if self.connection.is_autocommit() {
             // A full disk or an I/O error: SQLite has rolled everything back by itself, the neighbours too.

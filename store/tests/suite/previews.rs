@@ -20,7 +20,7 @@ use crate::support::{DAY, HOUR, Memory, NOON, answered, caller, limit, ulid, wit
 
 const BASIS: Basis = [7; 32];
 
-fn new(refreshed_from: Option<PreviewId>) -> NewPreview {
+pub(crate) fn new(refreshed_from: Option<PreviewId>) -> NewPreview {
     NewPreview {
         caller: caller("agent"),
         action: ActionName::parse("refund").unwrap(),

@@ -1,9 +1,15 @@
 //! What keeps the file in shape beside the writes: counters, the log, retention.
 
+use std::os::unix::fs::FileExt;
+
+use oncegate_store::error::Fault;
+use oncegate_store::plain::Begun;
 use oncegate_store::stats::COMMIT_BOUNDS;
+use oncegate_store::{Store, StoreError, Trouble};
 use rusqlite::Connection;
 
-use crate::support::{DAY, Memory, NOON, answered};
+use crate::plain::ping;
+use crate::support::{DAY, Memory, NOON, answered, caller, options, owner, seen};
 
 async fn write(memory: &Memory, subject: &str, bytes: usize) {
     let mut new = memory.refund(subject, 1);
@@ -101,4 +107,50 @@ async fn a_prune_lets_admissions_in_between() {
     // 200 answers and 200 effects, at most 32 of them at a time.
     assert!(after.commits - before.commits >= 14, "{} commits", after.commits - before.commits);
     assert_eq!(memory.count("effect") + memory.count("attempt") + memory.count("response"), 0);
+}
+
+/// The same memory, opened anew after a page of `table` has gone bad.
+fn damaged(memory: Memory, table: &str) -> Memory {
+    let sql = "SELECT rootpage FROM sqlite_schema WHERE name = ?1";
+    let page: i64 = memory.shell().query_row(sql, [table], |row| row.get(0)).unwrap();
+    let (path, Memory { store, folder, ids }) = (memory.path(), memory);
+    drop(store);
+    let file = std::fs::File::options().write(true).open(&path).unwrap();
+    file.write_all_at(&[0xa5; 4096], u64::try_from(page - 1).unwrap() * 4096).unwrap();
+    let store = Store::open(options(path), owner(2_000), NOON).unwrap();
+    Memory { store, folder, ids }
+}
+
+/// What was sent may be missing where the file is damaged. An admission does not read the page of this test; still
+/// nothing is sent any more once it was found, and what is on its way is recorded.
+#[tokio::test]
+async fn a_record_that_was_found_damaged_gives_no_right_to_send() {
+    let memory = Memory::new();
+    let unknown = memory.unknown(memory.refund("pi_1", 1), NOON).await;
+    let memory = damaged(memory, "preview");
+    let (permit, effect) = memory.granted(memory.refund("pi_2", 2), NOON).await;
+    let Begun::Fresh { permit: plain, .. } =
+        memory.store.begin_plain(ping(&memory, "one"), NOON).await.unwrap()
+    else {
+        panic!("it is new");
+    };
+
+    assert!(memory.store.create_preview(crate::previews::new(None), NOON).await.is_err());
+    assert_eq!(memory.store.stats().trouble, Some(Trouble::Damaged));
+
+    let ops = caller("ops");
+    for no in [
+        memory.store.admit(memory.refund("pi_3", 3), NOON).await.err(),
+        memory.store.begin_plain(ping(&memory, "two"), NOON).await.err(),
+        memory.store.claim_ready(&effect.id, NOON).await.err(),
+        memory.store.begin_replay(&unknown.id, &ops, NOON).await.err(),
+    ] {
+        assert!(matches!(no, Some(StoreError::Failed { fault: Fault::Damaged, .. })), "{no:?}");
+    }
+    assert_eq!(memory.count("effect"), 2);
+
+    memory.record(permit.spend(), &answered(200), NOON).await;
+    memory.store.end_plain(plain.spend(), seen(&answered(200)), NOON).await.unwrap();
+    assert_eq!(memory.view(&unknown.id).await, unknown);
+    assert_eq!(memory.store.trouble().await, Some(Trouble::Damaged));
 }
