@@ -2,6 +2,7 @@
 //! a key or a caller's text, so that their number is bounded by the configuration.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use oncegate_policy::reconcile::Finding;
@@ -18,6 +19,19 @@ pub const UNDECLARED: &str = "(undeclared)";
 const COMMIT_BUCKETS: (f64, f64, u16) = (0.0001, 2.0, 16);
 /// Providers: 5 ms to about 160 s.
 const UPSTREAM_BUCKETS: (f64, f64, u16) = (0.005, 2.0, 16);
+
+/// Of the process, as its log is: it begins before there are any [`Metrics`].
+static LOG_LINES_LOST: AtomicU64 = AtomicU64::new(0);
+
+/// A line of the log could not be written. Nothing else can be said of it: where it would be said is where it failed.
+pub(crate) fn log_line_lost() {
+    LOG_LINES_LOST.fetch_add(1, Ordering::Relaxed);
+}
+
+/// How many could not be written since the process began.
+pub(crate) fn log_lines_lost() -> u64 {
+    LOG_LINES_LOST.load(Ordering::Relaxed)
+}
 
 pub(crate) type Labels = Vec<(&'static str, String)>;
 

@@ -12,7 +12,10 @@ use oncegate_tests::{
 };
 use serde_json::{Value, json};
 
-use crate::shop::{REFUND, Shop, VARIED};
+use crate::{
+    degraded::under,
+    shop::{REFUND, Shop, VARIED},
+};
 
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
@@ -76,6 +79,7 @@ fn metrics_tell_the_history_and_nothing_else() {
         "oncegate_upstream_seconds_count{action=\"refund\"} 2".to_owned(),
         "oncegate_halted 0".to_owned(),
         "oncegate_reload_faults 0".to_owned(),
+        "oncegate_log_lines_lost_total 0".to_owned(),
     ] {
         assert!(text.lines().any(|seen| seen == line), "no {line} in:\n{text}");
     }
@@ -160,6 +164,18 @@ fn one_line_for_each_request_with_its_trace_and_no_body() {
     for never in ["pi_", "secret_input", BILLING_KEY, CREDENTIAL, "vendor=opaque", "b7ad6b7169203331"] {
         assert!(!log.contains(never), "{never} in:\n{log}");
     }
+}
+
+/// The disk under the log is full: what is served does not notice, and the operator is told by a number.
+#[test]
+fn lines_that_cannot_be_written_are_counted() {
+    let shop = Shop::open();
+    let sidecar =
+        shop.home.launch(under(&shop.home, &["serve"], &["env"], "exec \"$@\" 2> /dev/full")).unwrap();
+    assert_eq!(sidecar.billing().refund(None, REFUND).status, 200);
+    let text = metrics(&sidecar, Some(OPS_KEY)).text();
+    let lost = text.lines().find_map(|line| line.strip_prefix("oncegate_log_lines_lost_total "));
+    assert!(lost.is_some_and(|lost| lost.parse::<u64>().unwrap() > 0), "{text}");
 }
 
 /// Another trace is another try of the same operation, not another operation.

@@ -9,12 +9,13 @@ use axum::response::{IntoResponse, Response};
 use oncegate_policy::effect::Outcome;
 use oncegate_store::read::EffectFilter;
 use oncegate_store::view::Exposure;
+use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 use super::answer::ApiError;
-use crate::metrics::Labels;
+use crate::metrics::{self, Labels};
 use crate::state::Sidecar;
 
 /// OpenMetrics 1.0, which Prometheus reads.
@@ -93,6 +94,8 @@ async fn process(sidecar: &Arc<Sidecar>, now: &mut Registry) -> Result<(), ApiEr
     gauge(now, "pool_idle_connections", "Idle connections to providers", idle as u64);
     let on_the_wire = sidecar.on_the_wire.load(Ordering::SeqCst);
     gauge(now, "dispatches_on_the_wire", "Dispatches whose socket is still read", on_the_wire as u64);
+    let lost = ConstCounter::new(metrics::log_lines_lost());
+    now.register("log_lines_lost", "Lines of the log that could not be written", lost);
     let version = Family::<Labels, Gauge>::default();
     version.get_or_create(&vec![("version", env!("CARGO_PKG_VERSION").to_owned())]).set(1);
     now.register("build", "The version that runs", version);
