@@ -32,7 +32,7 @@ use crate::unpack::{self, Packing, Unpacker};
 use crate::upstream::dial::Destination;
 use crate::upstream::link::Link;
 use crate::upstream::{Body, chain, whole};
-use streaming::{Streaming, WithoutTrailers};
+use streaming::{MovedBy, Sending, Streaming, WithoutTrailers};
 
 /// Idle connections of any age within the pool's own bound will do for a read: a re-sent read does no harm.
 const IDLE_FOR_READS: Duration = Duration::from_secs(30);
@@ -89,14 +89,15 @@ pub async fn forward(
     let mut leaving = leaving(sidecar, snapshot, (host, action), &mut head).await?;
     let body = known(&snapshot.config.proxy, &leaving, &head, body).await?;
     set_framing(&mut leaving.request, &body);
-    let body = match body {
+    let (body, sending) = match body {
         Passing::Whole(bytes) => {
             leaving.sign(sidecar, &head, Payload::Whole(&bytes))?;
-            whole(bytes)
+            (whole(bytes), Sending::whole())
         }
         Passing::Stream(incoming) => {
             leaving.sign(sidecar, &head, Payload::Streaming)?;
-            WithoutTrailers(incoming).boxed_unsync()
+            let (body, sending) = WithoutTrailers::new(incoming);
+            (body.boxed_unsync(), sending)
         }
     };
     let Leaving { mut request, scrubber, way, .. } = leaving;
@@ -109,7 +110,8 @@ pub async fn forward(
         // Nobody asked for another protocol: `Upgrade` is not passed on.
         Ok((response, _)) if response.status().is_informational() => lost(is_write(&head), snapshot, &head),
         Ok((response, link)) => {
-            Ok(answered(sidecar, snapshot, &head, response, (scrubber, way.destination, link)))
+            let moved_by = MovedBy::new(&sidecar.pool, way.destination, link, &sending);
+            Ok(answered(sidecar, snapshot, &head, response, (scrubber, moved_by)))
         }
         Err(Broken::NotSent(refusal)) => Err(refusal),
         Err(Broken::Lost) => lost(is_write(&head), snapshot, &head),
@@ -158,7 +160,7 @@ fn answered(
     snapshot: &Snapshot,
     head: &Head,
     response: Response<Incoming>,
-    (scrubber, destination, link): (Scrubber, Arc<Destination>, Link),
+    (scrubber, moved_by): (Scrubber, MovedBy),
 ) -> Response<Body> {
     sidecar.metrics.passed_on();
     let (mut parts, incoming) = response.into_parts();
@@ -175,7 +177,7 @@ fn answered(
         }
         // A part of a packed body cannot be unpacked.
         Packing::Known(_) | Packing::Unknown if !bodiless && !incoming.is_end_stream() => {
-            tracing::warn!(host = %destination.authority, "an answer is packed in a way that cannot be searched; it is withheld");
+            tracing::warn!(host = %head.via.authority, "an answer is packed in a way that cannot be searched; it is withheld");
             return withheld(parts.status, is_write(head), snapshot, head);
         }
         Packing::Known(_) | Packing::Unknown => None,
@@ -203,8 +205,7 @@ fn answered(
     if let Some(announced) = announced {
         parts.headers.insert(header::TRAILER, announced);
     }
-    let home = (Arc::clone(&sidecar.pool), destination, link);
-    let streaming = Streaming::new(incoming, unpacker, scrubber.stream(keep_length), trailers_by, home);
+    let streaming = Streaming::new(incoming, unpacker, scrubber.stream(keep_length), trailers_by, moved_by);
     Response::from_parts(parts, streaming.boxed_unsync())
 }
 

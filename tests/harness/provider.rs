@@ -349,7 +349,7 @@ fn perform(wire: &mut Wire<Line>, act: &Act) -> bool {
 const STUCK_AFTER: Duration = Duration::from_millis(500);
 
 /// Writes until the peer takes no more, says when, and goes on when it takes more.
-fn flood(tcp: &TcpStream, piece: &[u8], times: usize, stuck: &Sender<usize>) -> bool {
+pub fn flood(tcp: &TcpStream, piece: &[u8], times: usize, stuck: &Sender<usize>) -> bool {
     let mut tcp = tcp;
     tcp.set_write_timeout(Some(STUCK_AFTER)).unwrap();
     let mut gone = 0;

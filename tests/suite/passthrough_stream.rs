@@ -1,15 +1,16 @@
 //! What is passed on streams: event by event, of any length, both ways, and no more of it is held than has to be.
 
-use std::{fs, sync::mpsc, thread};
+use std::{fs, io::Write, net::TcpListener, sync::mpsc, thread};
 
 use oncegate_tests::{
     agent::Ask,
     conf::{CREDENTIAL, Conf},
     gate::Gate,
-    provider::Provider,
+    provider::{Provider, flood},
     script::{Act, Reply, When},
     sidecar::{Home, Sidecar},
     wait::PATIENCE,
+    wire::Wire,
 };
 
 use crate::shop::{DESK, Shop};
@@ -84,7 +85,7 @@ fn a_large_download_waits_for_its_reader() {
     let mut wire = sidecar.billing().connect();
     let ask =
         Ask::get(&format!("http://{PLAIN}/large")).field("Proxy-Authorization", &sidecar.billing().basic());
-    std::io::Write::write_all(&mut wire.stream, &ask.bytes(PLAIN)).unwrap();
+    wire.stream.write_all(&ask.bytes(PLAIN)).unwrap();
     let head = wire.head().unwrap().unwrap();
     assert_eq!(head.field("content-length"), Some(SIZE.to_string().as_str()), "the length is kept: {head:?}");
     let gone = until_stuck.recv_timeout(PATIENCE).expect("nobody reads, so it is stuck");
@@ -144,6 +145,52 @@ fn a_large_upload_streams_through_an_action_that_is_not_governed() {
     let twice = Ask::json("/v1/files", r#"{"a":1,"a":2}"#);
     sidecar.billing().ask(DESK, &twice).assert_refused(400, "oncegate_invalid_input");
     assert_eq!(desk.record().writes().len(), 1);
+}
+
+/// The provider answers until nobody takes any more of it, and then takes the upload while it goes on answering; the agent
+/// reads nothing before it has sent all.
+#[test]
+fn an_upload_goes_on_while_nobody_reads_its_answer() {
+    const PLAIN: &str = "files.test";
+    const UPLOAD: usize = 32 * MIB;
+    const ANSWER: usize = 64 * MIB;
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let conf = format!(
+        "[hosts.\"{PLAIN}:80\"]\nconnect_to = \"{}\"\n\n\
+         [actions.upload]\nmethod = \"POST\"\nurl = \"http://{PLAIN}/v1/files\"\ngoverned = false\n",
+        listener.local_addr().unwrap()
+    );
+    let home = Home::new(&Conf::default().with(&conf));
+    let sidecar = home.serve();
+    let provider = thread::spawn(move || {
+        let (stream, _) = listener.accept().unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut answers = stream.try_clone().unwrap();
+        let mut asked = Wire::shown_secrets(stream, "the provider");
+        asked.head().unwrap().unwrap();
+        let (stuck, until_stuck) = mpsc::channel();
+        let answering = thread::spawn(move || {
+            write!(answers, "HTTP/1.1 200 OK\r\nContent-Length: {ANSWER}\r\n\r\n").unwrap();
+            flood(&answers, &vec![b'a'; MIB], ANSWER / MIB, &stuck)
+        });
+        until_stuck.recv_timeout(PATIENCE).expect("nobody reads, so it is stuck");
+        let taken = asked.skim(UPLOAD as u64, |_| {});
+        assert!(answering.join().unwrap());
+        taken
+    });
+    let mut wire = sidecar.billing().connect();
+    let basic = sidecar.billing().basic();
+    write!(
+        wire.stream,
+        "POST http://{PLAIN}/v1/files HTTP/1.1\r\nHost: {PLAIN}\r\nProxy-Authorization: {basic}\r\n\
+         Content-Type: multipart/form-data; boundary=x\r\nContent-Length: {UPLOAD}\r\n\r\n"
+    )
+    .unwrap();
+    wire.stream.write_all(&vec![b'u'; UPLOAD]).expect("all of it is taken before any of the answer is read");
+    let head = wire.head().unwrap().unwrap();
+    assert!(head.line.contains(" 200 "), "{head:?}");
+    assert_eq!(wire.skim(ANSWER as u64, |_| {}), ANSWER as u64);
+    assert_eq!(provider.join().unwrap(), UPLOAD as u64);
 }
 
 /// Answers whose framing says something of its own.

@@ -1,7 +1,7 @@
 //! The body of an answer on its way to the agent.
 
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
@@ -14,11 +14,11 @@ use crate::scrub::{ScrubStream, Scrubber};
 use crate::unpack::Unpacker;
 use crate::upstream::BodyError;
 use crate::upstream::dial::Destination;
-use crate::upstream::link::Link;
+use crate::upstream::link::{Apart, Link};
 use crate::upstream::pool::Pool;
 
 /// An answer on its way: unpacked if need be, and without secrets. Each piece is passed on as it comes; the next one is
-/// read when the agent has taken it. Its connection goes back to the pool when it has ended.
+/// read when the agent has taken it.
 pub(super) struct Streaming {
     inner: Incoming,
     unpacker: Option<Unpacker>,
@@ -27,7 +27,43 @@ pub(super) struct Streaming {
     trailers_by: Option<Scrubber>,
     trailers: Option<HeaderMap>,
     ended: bool,
-    home: Option<(Arc<Pool>, Arc<Destination>, Link)>,
+    moved_by: MovedBy,
+}
+
+/// What moves an answer.
+pub(super) enum MovedBy {
+    /// Whoever reads it. The connection goes home when the answer has ended.
+    Reader(Arc<Pool>, Arc<Destination>, Link),
+    /// A task of its own, since the request is not whole yet: an agent that sends all of it before it reads any of the
+    /// answer would wait for us, and we for it.
+    Itself { _connection: Apart },
+    /// It has ended.
+    Nobody,
+}
+
+impl MovedBy {
+    /// For an answer whose head has come over `link`.
+    pub(super) fn new(
+        pool: &Arc<Pool>,
+        destination: Arc<Destination>,
+        link: Link,
+        sending: &Sending,
+    ) -> Self {
+        match sending.0.strong_count() {
+            0 => Self::Reader(Arc::clone(pool), destination, link),
+            _ => Self::Itself { _connection: link.apart() },
+        }
+    }
+}
+
+/// Whether a request's body is still being sent.
+pub(super) struct Sending(Weak<()>);
+
+impl Sending {
+    /// One that was there as a whole: nobody has to send any more of it.
+    pub(super) fn whole() -> Self {
+        Self(Weak::new())
+    }
 }
 
 impl Streaming {
@@ -36,28 +72,29 @@ impl Streaming {
         unpacker: Option<Unpacker>,
         scrub: ScrubStream,
         trailers_by: Option<Scrubber>,
-        home: (Arc<Pool>, Arc<Destination>, Link),
+        moved_by: MovedBy,
     ) -> Self {
-        Self { inner, unpacker, scrub, trailers_by, trailers: None, ended: false, home: Some(home) }
+        Self { inner, unpacker, scrub, trailers_by, trailers: None, ended: false, moved_by }
     }
 
-    /// What comes from the provider. Its connection is moved by whoever reads the answer.
+    /// What comes from the provider.
     fn arriving(&mut self, cx: &mut Context<'_>) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
-        match &mut self.home {
-            Some((_, _, link)) => link.poll_frame(&mut self.inner, cx),
-            None => Pin::new(&mut self.inner).poll_frame(cx),
+        match &mut self.moved_by {
+            MovedBy::Reader(_, _, link) => link.poll_frame(&mut self.inner, cx),
+            MovedBy::Itself { .. } | MovedBy::Nobody => Pin::new(&mut self.inner).poll_frame(cx),
         }
     }
 
     fn go_home(&mut self) {
-        if let Some((pool, destination, link)) = self.home.take() {
-            pool.put(&destination, link);
+        match std::mem::replace(&mut self.moved_by, MovedBy::Nobody) {
+            MovedBy::Reader(pool, destination, link) => pool.put(&destination, link),
+            MovedBy::Itself { .. } | MovedBy::Nobody => {}
         }
     }
 
     /// The answer breaks here: what the agent has of it is told to be a part.
     fn broken(&mut self, error: BodyError) -> Option<Result<Frame<Bytes>, BodyError>> {
-        self.home = None;
+        self.moved_by = MovedBy::Nobody;
         Some(Err(error))
     }
 
@@ -141,7 +178,19 @@ impl http_body::Body for Streaming {
 }
 
 /// A request's body as it comes, without its trailers: they were not judged, and end here.
-pub(super) struct WithoutTrailers(pub(super) Incoming);
+pub(super) struct WithoutTrailers {
+    incoming: Incoming,
+    /// The HTTP library drops a body when it has sent all of it.
+    _sending: Arc<()>,
+}
+
+impl WithoutTrailers {
+    pub(super) fn new(incoming: Incoming) -> (Self, Sending) {
+        let sending = Arc::new(());
+        let seen = Sending(Arc::downgrade(&sending));
+        (Self { incoming, _sending: sending }, seen)
+    }
+}
 
 impl http_body::Body for WithoutTrailers {
     type Data = Bytes;
@@ -152,7 +201,7 @@ impl http_body::Body for WithoutTrailers {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         loop {
-            match ready!(Pin::new(&mut self.0).poll_frame(cx)) {
+            match ready!(Pin::new(&mut self.incoming).poll_frame(cx)) {
                 Some(Ok(frame)) if frame.is_data() => return Poll::Ready(Some(Ok(frame))),
                 Some(Ok(_)) => {}
                 Some(Err(error)) => return Poll::Ready(Some(Err(error.into()))),
@@ -162,10 +211,10 @@ impl http_body::Body for WithoutTrailers {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.0.is_end_stream()
+        self.incoming.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.0.size_hint()
+        self.incoming.size_hint()
     }
 }

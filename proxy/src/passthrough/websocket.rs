@@ -22,6 +22,7 @@ use oncegate_policy::refusal::{Code, Refusal};
 
 use super::frames::Frames;
 use super::splice::splice;
+use super::streaming::{MovedBy, Sending};
 use super::{Broken, Leaving};
 use crate::front::Standing;
 use crate::listener::stopped;
@@ -100,7 +101,8 @@ pub async fn open(
         Err(Broken::Lost) => return super::lost(false, snapshot, &head),
     };
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
-        return Ok(super::answered(sidecar, snapshot, &head, response, (scrubber, way.destination, link)));
+        let moved_by = MovedBy::new(&sidecar.pool, way.destination, link, &Sending::whole());
+        return Ok(super::answered(sidecar, snapshot, &head, response, (scrubber, moved_by)));
     }
     agreed(response.headers(), &accept, &scrubber)?;
     sidecar.metrics.passed_on();

@@ -3,9 +3,11 @@
 //! It has no task of its own: a request and its answer are moved by the task that waits for them, so neither is handed
 //! from one task to another. Between two requests nobody drives it; the pool looks at it from time to time.
 
+use std::convert::Infallible;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -14,12 +16,18 @@ use hyper::client::conn::TrySendError;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use oncegate_policy::exchange::NotSent;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tokio::task::coop;
+use tokio::time::{Instant, sleep};
 
 use super::wire::{Counting, Stream, Written};
 use super::{Body, chain};
 
-/// Most header fields in an answer. For more, the HTTP library makes room on the heap with every answer.
-const ANSWER_HEADERS_MAX: usize = 100;
+/// Most header fields in an answer. A complete answer with more is lost, and a governed write's outcome with it.
+const ANSWER_HEADERS_MAX: usize = 200;
+/// Nothing written for so long ends a connection that was let go: its provider does not take the rest.
+const REST_STALLED_MAX: Duration = Duration::from_secs(30);
 
 /// One connection to a provider.
 pub struct Link {
@@ -77,7 +85,12 @@ impl Link {
         let mut answer = pin!(self.sender.try_send_request(request));
         poll_fn(|cx| {
             drive(connection, cx);
-            answer.as_mut().poll(&mut unwoken())
+            let answered = answer.as_mut().poll(&mut unwoken());
+            if answered.is_pending() && !coop::has_budget_remaining() {
+                // The answer may be there: a task that has used up its turn is told nothing but to come again.
+                cx.waker().wake_by_ref();
+            }
+            answered
         })
         .await
     }
@@ -114,17 +127,62 @@ impl Link {
     }
 
     /// Lets it go: what is still on its way (the rest of a request whose answer came early, a protocol that was
-    /// switched to, the end of its TLS) goes on without anybody who waits for it.
+    /// switched to, the end of its TLS) goes on without anybody who waits for it, until nothing was written for
+    /// [`REST_STALLED_MAX`].
     pub fn let_go(self) {
-        let Self { sender, connection, .. } = self;
+        drop(self.apart());
+    }
+
+    /// Gives it a task of its own, for an answer that came before its request was whole. Whoever reads such an answer
+    /// may not want any of it before all is sent. The body is read with its own `poll_frame` from then on, and no other
+    /// request follows.
+    #[must_use = "when it is dropped the connection is let go"]
+    pub fn apart(self) -> Apart {
+        let Self { sender, connection, written, .. } = self;
         drop(sender);
-        if let (Some(connection), Ok(runtime)) = (connection, tokio::runtime::Handle::try_current()) {
-            runtime.spawn(async move { ended(connection.await) });
+        let (kept, over) = oneshot::channel();
+        if let (Some(mut connection), Ok(runtime)) = (connection, Handle::try_current()) {
+            runtime.spawn(async move {
+                tokio::select! {
+                    biased;
+                    result = &mut connection => ended(result),
+                    _ = over => rest(connection, &written).await,
+                }
+            });
         }
+        Apart { _kept: kept }
     }
 
     fn drive(&mut self, cx: &mut Context<'_>) {
         drive(&mut self.connection, cx);
+    }
+}
+
+/// Kept while the answer is read whose connection goes on by itself.
+pub struct Apart {
+    _kept: oneshot::Sender<Infallible>,
+}
+
+/// What nobody waits for.
+async fn rest(mut connection: Connection, written: &Written) {
+    let mut stalled = pin!(sleep(REST_STALLED_MAX));
+    let mut before = written.bytes();
+    let taken = poll_fn(|cx| {
+        // Asked first: to drive the connection is to try to write, which counts as written.
+        if stalled.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(None);
+        }
+        let taken = connection.as_mut().poll(cx).map(Some);
+        let now = written.bytes();
+        if now != before {
+            before = now;
+            stalled.as_mut().reset(Instant::now() + REST_STALLED_MAX);
+        }
+        taken
+    });
+    match taken.await {
+        Some(result) => ended(result),
+        None => tracing::debug!("a provider has answered and does not take the rest of its request"),
     }
 }
 
@@ -149,4 +207,121 @@ fn ended(result: hyper::Result<()>) {
 /// twice.
 fn unwoken() -> Context<'static> {
     Context::from_waker(Waker::noop())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::task::ready;
+
+    use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex};
+    use tokio::task::JoinHandle;
+
+    use super::super::whole;
+    use super::*;
+
+    const UPLOAD: usize = 256 * 1024;
+    const TOO_LARGE: &[u8] = b"HTTP/1.1 413 Content Too Large\r\ncontent-length: 0\r\n\r\n";
+
+    /// A link whose provider has answered early, after a first piece of [`UPLOAD`]; then the link is let go.
+    async fn answered_early() -> DuplexStream {
+        let (ours, mut theirs) = duplex(4096);
+        let mut link = Link::over(Box::new(ours)).await.unwrap();
+        let provider: JoinHandle<DuplexStream> = tokio::spawn(async move {
+            theirs.read_exact(&mut [0; 1024]).await.unwrap();
+            theirs.write_all(TOO_LARGE).await.unwrap();
+            theirs
+        });
+        let request = Request::post("/").body(whole(Bytes::from(vec![b'.'; UPLOAD]))).unwrap();
+        assert_eq!(link.send(request).await.unwrap().status(), 413);
+        link.let_go();
+        provider.await.unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_provider_that_does_not_take_the_rest_is_left() {
+        let mut theirs = answered_early().await;
+        sleep(REST_STALLED_MAX * 2).await;
+        let mut taken = Vec::new();
+        theirs.read_to_end(&mut taken).await.unwrap();
+        assert!(taken.len() < UPLOAD / 2, "{} bytes came after all", taken.len());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_provider_that_takes_the_rest_slowly_gets_all_of_it() {
+        let (mut theirs, mut taken) = (answered_early().await, Vec::new());
+        while theirs.read_buf(&mut taken).await.unwrap() > 0 {
+            sleep(REST_STALLED_MAX / 2).await;
+        }
+        assert!(taken.len() > UPLOAD - 1024, "{} bytes came", taken.len());
+    }
+
+    #[tokio::test]
+    async fn an_answer_may_have_many_fields() {
+        let (ours, mut theirs) = duplex(4096);
+        let mut link = Link::over(Box::new(ours)).await.unwrap();
+        let fields: String = (0..150).map(|at| format!("x-field-{at}: v\r\n")).collect();
+        let answer = format!("HTTP/1.1 200 OK\r\n{fields}content-length: 0\r\n\r\n");
+        let provider = tokio::spawn(async move {
+            theirs.read(&mut [0; 1024]).await.unwrap();
+            theirs.write_all(answer.as_bytes()).await.unwrap();
+            theirs
+        });
+        let request = Request::get("/").body(whole(Bytes::new())).unwrap();
+        let answer = link.send(request).await.unwrap();
+        assert_eq!((answer.status(), answer.headers().len()), (200.try_into().unwrap(), 151));
+        drop(provider.await.unwrap());
+    }
+
+    /// Answers as soon as it is asked. To read that uses up the turn of the task that reads, as many sockets at once do.
+    #[derive(Default)]
+    struct AtOnce {
+        asked: bool,
+        answered: bool,
+    }
+
+    impl AsyncRead for AtOnce {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            buf: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            if !self.asked || self.answered {
+                return Poll::Pending;
+            }
+            while coop::has_budget_remaining() {
+                ready!(coop::poll_proceed(cx)).made_progress();
+            }
+            self.answered = true;
+            buf.put_slice(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n");
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    impl AsyncWrite for AtOnce {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            piece: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            self.asked = true;
+            Poll::Ready(Ok(piece.len()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_comes_at_the_end_of_a_turn_is_not_missed() {
+        let mut link = Link::over(Box::new(AtOnce::default())).await.unwrap();
+        let request = Request::get("/").body(whole(Bytes::new())).unwrap();
+        let answer = tokio::time::timeout(Duration::from_secs(5), link.send(request)).await;
+        assert_eq!(answer.expect("it is seen").unwrap().status(), 200);
+    }
 }
