@@ -301,10 +301,12 @@ mod tests {
     impl AsyncWrite for AtOnce {
         fn poll_write(
             mut self: Pin<&mut Self>,
-            _: &mut Context<'_>,
+            cx: &mut Context<'_>,
             piece: &[u8],
         ) -> Poll<io::Result<usize>> {
             self.asked = true;
+            // There is something to read now.
+            cx.waker().wake_by_ref();
             Poll::Ready(Ok(piece.len()))
         }
 
