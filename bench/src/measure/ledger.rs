@@ -101,7 +101,7 @@ async fn journal(path: &Path, callers: u64, writes: u64) -> Result<Line, Failure
     .await
 }
 
-/// A store at `path`, with one limit that everything of [`effect`] takes from.
+/// A store at `path`, with one limit that every write takes from.
 ///
 /// # Errors
 /// It could not be made.
