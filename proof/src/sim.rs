@@ -30,7 +30,7 @@ use seed::{EFFECTS, Outcome, play};
 use world::{Fault, Plant};
 
 /// Seeds of one run, unless a number is given.
-const SEEDS: u64 = 500;
+const SEEDS: u64 = 2_000;
 const SEEDS_LONG: u64 = 200_000;
 /// Kinds of faults that every seed has to see.
 const FAULTS_MIN: usize = 5;
