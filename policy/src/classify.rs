@@ -89,6 +89,7 @@ fn inside_success(answer: &Answer, rules: &ResponseRules) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::check::Expected;
     use crate::exchange::{Loss, NotSent, Phase};
 
     fn status(status: u16) -> Exchange {
@@ -140,5 +141,70 @@ mod tests {
         let github = ResponseRules { failed_statuses: vec![409], ..ResponseRules::default() };
         assert_eq!(verdict(&status(409), &github), Verdict::Failed);
         assert_eq!(verdict(&status(408), &github), Verdict::Unknown);
+    }
+
+    fn check(path: &str, equals: &str) -> Check {
+        Check { path: path.into(), equals: Some(Expected::Literal(serde_json::json!(equals))), absent: false }
+    }
+
+    fn says(body: &str) -> Exchange {
+        let headers = vec![("content-type".into(), "application/json".into())];
+        Exchange::Answered(Answer { status: 200, reason: None, headers, body: body.into() })
+    }
+
+    #[test]
+    fn an_api_that_speaks_inside_a_2xx_is_believed_in_its_declared_words_only() {
+        use Verdict::{Failed, Succeeded, Unknown};
+        let both = ResponseRules {
+            failed_statuses: vec![],
+            succeeded_when: vec![check("ok", "true"), check("state", "done")],
+            failed_when: vec![check("ok", "false"), check("state", "void")],
+        };
+        let only_success = ResponseRules { failed_when: vec![], ..both.clone() };
+        let only_failure = ResponseRules { succeeded_when: vec![], ..both.clone() };
+        for (body, by_both, by_success, by_failure) in [
+            (r#"{"ok":true,"state":"done"}"#, Succeeded, Succeeded, Unknown),
+            (r#"{"ok":false,"state":"void"}"#, Failed, Unknown, Failed),
+            // One of two is not all of them.
+            (r#"{"ok":true,"state":"void"}"#, Unknown, Unknown, Unknown),
+            (r#"{"ok":true}"#, Unknown, Unknown, Unknown),
+            ("{}", Unknown, Unknown, Unknown),
+            ("", Unknown, Unknown, Unknown),
+            (r#"{"ok":true,"state":"done""#, Unknown, Unknown, Unknown),
+            (r#"{"ok":true,"state":"done","ok":true}"#, Unknown, Unknown, Unknown),
+        ] {
+            let said = says(body);
+            assert_eq!(verdict(&said, &both), by_both, "{body}");
+            assert_eq!(verdict(&said, &only_success), by_success, "{body}");
+            assert_eq!(verdict(&said, &only_failure), by_failure, "{body}");
+        }
+        // Declared twice, so that both hold: neither is believed.
+        let torn = ResponseRules { failed_when: both.succeeded_when.clone(), ..both.clone() };
+        assert_eq!(verdict(&says(r#"{"ok":true,"state":"done"}"#), &torn), Unknown);
+        // They are asked inside a 2xx only.
+        assert_eq!(verdict(&status(500), &only_success), Unknown);
+        assert_eq!(verdict(&status(400), &only_success), Failed);
+    }
+
+    #[test]
+    fn the_report_of_a_push_is_read_by_its_media_type_unless_rules_are_declared() {
+        let refused: &[u8] = b"000eunpack ok\n0013ng refs/heads/a0000";
+        let pushed = |header: &str, media: &str| {
+            let headers = vec![("date".into(), "x".into()), (header.to_owned(), media.to_owned())];
+            Exchange::Answered(Answer { status: 200, reason: None, headers, body: refused.to_vec() })
+        };
+        let plain = ResponseRules::default();
+        let git = "Application/X-Git-Receive-Pack-Result";
+        assert_eq!(verdict(&pushed("content-type", git), &plain), Verdict::Failed);
+        assert_eq!(verdict(&pushed("content-type", "text/plain"), &plain), Verdict::Succeeded);
+        assert_eq!(verdict(&pushed("x-other", git), &plain), Verdict::Succeeded);
+        let declared = ResponseRules { succeeded_when: vec![check("ok", "true")], ..plain };
+        assert_eq!(verdict(&pushed("content-type", git), &declared), Verdict::Unknown);
+    }
+
+    #[test]
+    fn a_verdict_has_the_word_of_the_outcome_that_it_proves() {
+        let words = [Verdict::Succeeded, Verdict::Failed, Verdict::Unknown].map(Verdict::word);
+        assert_eq!(words, ["succeeded", "failed", "unknown"]);
     }
 }

@@ -241,3 +241,83 @@ impl Verification {
         [Self::Unverified, Self::Provider, Self::Manual].into_iter().find(|word| word.word() == text)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settled(result: SettledResult, verification: Verification) -> Stage {
+        Stage::Settled(Settlement { result, verification, at: Timestamp(3) })
+    }
+
+    /// The words of the API, the database and the receipts.
+    #[test]
+    fn everything_that_is_said_of_an_effect_follows_from_its_stage() {
+        use SettledResult::{Acknowledged, Confirmed, Failed};
+        use Verification::{Manual, Provider, Unverified};
+        let approval = ApprovalId::from_ulid("01J0000000000000000000000A");
+        let owner = OwnerId::from_ulid("01J0000000000000000000000A");
+        let reconciling = Stage::Reconciling { since: Timestamp(2), next_look_at: None, looks: 0 };
+        for (stage, word, outcome, grade, verification, status) in [
+            (
+                Stage::AwaitingApproval { approval, expires_at: Timestamp(9) },
+                "awaiting_approval",
+                "not_dispatched",
+                "pending",
+                "unverified",
+                "pending_approval",
+            ),
+            (Stage::Ready, "ready", "pending", "pending", "unverified", "running"),
+            (
+                Stage::Dispatching { claimed_at: Timestamp(1), owner },
+                "dispatching",
+                "pending",
+                "pending",
+                "unverified",
+                "running",
+            ),
+            (reconciling, "reconciling", "unknown", "unknown", "unverified", "unknown"),
+            (settled(Confirmed, Provider), "settled", "succeeded", "confirmed", "provider", "succeeded"),
+            (
+                settled(Acknowledged, Unverified),
+                "settled",
+                "succeeded",
+                "acknowledged",
+                "unverified",
+                "succeeded",
+            ),
+            (settled(Failed, Manual), "settled", "failed", "failed", "manual", "failed"),
+            (
+                Stage::Rejected(Rejection::Refused(Code::LimitExceeded)),
+                "rejected",
+                "not_dispatched",
+                "refused",
+                "unverified",
+                "failed",
+            ),
+            (
+                Stage::Rejected(Rejection::Denied),
+                "rejected",
+                "not_dispatched",
+                "denied",
+                "unverified",
+                "denied",
+            ),
+            (
+                Stage::Rejected(Rejection::Expired),
+                "rejected",
+                "not_dispatched",
+                "refused",
+                "unverified",
+                "expired",
+            ),
+        ] {
+            let said = (stage.word(), stage.outcome().word(), stage.grade().word());
+            assert_eq!(said, (word, outcome, grade), "{stage:?}");
+            let said = (stage.verification().word(), stage.invocation_status());
+            assert_eq!(said, (verification, status), "{stage:?}");
+            assert_eq!(Verification::parse(verification), Some(stage.verification()));
+        }
+        assert_eq!(Verification::parse("nobody"), None);
+    }
+}

@@ -103,3 +103,30 @@ impl Phase {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn evidence_names_the_step_and_keeps_the_cause() {
+        for (proof, step) in [
+            (NotSent::Resolve as fn(String) -> NotSent, "resolve"),
+            (NotSent::AddressRefused, "address_refused"),
+            (NotSent::Connect, "connect"),
+            (NotSent::Tls, "tls"),
+            (NotSent::Credential, "credential"),
+            (NotSent::HandedBack, "handed_back"),
+        ] {
+            let proof = proof("as the system said".into());
+            assert_eq!((proof.step(), proof.cause()), (step, "as the system said"));
+        }
+        for (phase, word) in [
+            (Phase::AwaitingHead, "awaiting_head"),
+            (Phase::ReadingBody, "reading_body"),
+            (Phase::Interrupted, "interrupted"),
+        ] {
+            assert_eq!(phase.word(), word);
+        }
+    }
+}

@@ -70,6 +70,42 @@ mod tests {
         }
     }
 
+    /// Two times 400 years, counted day by day, on both sides of 1970.
+    #[test]
+    fn every_day_lies_in_the_month_that_counting_says() {
+        let leaps = |year: i64| (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
+        let years = |from: i64, to: i64| (from..to).map(|year| 365 + i64::from(leaps(year))).sum::<i64>();
+        let mut first = -years(1570, 1970);
+        for year in 1570..2370 {
+            let february = 28 + i64::from(leaps(year));
+            for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
+                for day in first..first + length {
+                    let begins = Timestamp(day * DAY_MS);
+                    let last = Timestamp(begins.0 + DAY_MS - 1);
+                    assert_eq!((begins.day_start(), last.day_start()), (begins, begins), "day {day}");
+                    let month = Timestamp(first * DAY_MS);
+                    assert_eq!((begins.month_start(), last.month_start()), (month, month), "day {day}");
+                }
+                first += length;
+            }
+        }
+        assert_eq!(first, years(1970, 2370));
+    }
+
+    #[test]
+    fn spans_are_milliseconds_and_stop_at_the_ends_of_time() {
+        let span = Duration::from_secs(2);
+        assert_eq!(
+            (Timestamp(5).plus(span), Timestamp(5).minus(span)),
+            (Timestamp(2_005), Timestamp(-1_995))
+        );
+        assert_eq!(Timestamp(2_005).since(Timestamp(5)), span);
+        let for_ever = Duration::MAX;
+        assert_eq!(Timestamp(5).plus(for_ever), Timestamp(i64::MAX));
+        assert_eq!(Timestamp(-5).minus(for_ever), Timestamp(i64::MIN));
+        assert_eq!(Timestamp(i64::MIN).day_start(), Timestamp(i64::MIN));
+    }
+
     #[test]
     fn a_clock_that_goes_back_gives_no_negative_age() {
         assert_eq!(Timestamp(5).since(Timestamp(9)), Duration::ZERO);
