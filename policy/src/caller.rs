@@ -71,3 +71,44 @@ impl Scope {
         Self::ALL.iter().find(|(scope, _)| *scope == self).map_or("", |(_, word)| word)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::action::ActionName;
+
+    #[test]
+    fn a_name_is_a_segment_of_a_path() {
+        let longest = "n".repeat(64);
+        for (text, caller, action) in [
+            ("refund", true, true),
+            ("Refund-2.0_x", true, true),
+            (longest.as_str(), true, true),
+            ("", false, false),
+            (&"n".repeat(65), false, false),
+            ("a/b", false, false),
+            ("a b", false, false),
+            ("a\u{e9}", false, false),
+            (".", true, false),
+            (".refund", true, false),
+            ("effects", true, false),
+            ("invocations", true, false),
+            ("import", true, false),
+            ("previews", true, false),
+        ] {
+            let (as_caller, as_action) = (CallerName::parse(text), ActionName::parse(text));
+            assert_eq!(as_caller.as_ref().map(CallerName::as_str), caller.then_some(text));
+            assert_eq!(as_action.as_ref().map(ActionName::as_str), action.then_some(text));
+            assert_eq!(as_caller.map(|name| name.to_string()), caller.then(|| text.to_owned()));
+            assert_eq!(as_action.map(|name| name.to_string()), action.then(|| text.to_owned()));
+        }
+    }
+
+    #[test]
+    fn each_scope_is_read_in_its_public_spelling() {
+        for (scope, word) in Scope::ALL {
+            assert_eq!((scope.word(), Scope::parse(word)), (word, Some(scope)));
+        }
+        assert_eq!(Scope::parse("actions:*"), None);
+    }
+}

@@ -163,3 +163,86 @@ impl AmountRule {
             .transpose()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn money() -> Dimension {
+        Dimension::Money { currency: "usd".into() }
+    }
+
+    #[test]
+    fn a_dimension_is_read_back_from_its_two_words() {
+        let declared = Dimension::Declared { name: "seats".into(), unit: "seat".into() };
+        for (dimension, word, unit) in [
+            (money(), "money", "usd"),
+            (Dimension::ResourceMutations, "resource_mutations", "resource_mutations"),
+            (declared, "seats", "seat"),
+        ] {
+            assert_eq!((dimension.word(), dimension.unit()), (word, unit));
+            assert_eq!(Dimension::from_words(word, unit), dimension);
+        }
+        assert_eq!([Bound::Exact, Bound::UpperBound].map(Bound::word), ["exact", "upper_bound"]);
+        let said = |amount| Impact { dimension: money(), amount, bound: Bound::Exact }.to_string();
+        assert_eq!([said(Some(5)), said(None)], ["5 usd", "an unknown amount of usd"]);
+    }
+
+    #[test]
+    fn an_amount_is_a_number_a_member_or_a_count_and_perhaps_times_something() {
+        let input =
+            json!({ "n": 7, "a": { "b": "3" }, "list": [1, 2], "none": null, "no": "1.5", "most": i64::MAX });
+        let too_large = || Err("the amount is too large".to_owned());
+        for (rule, amount) in [
+            ("12", Ok(Some(12))),
+            ("0", Ok(Some(0))),
+            ("12 * 3", Ok(Some(36))),
+            ("12*0", Ok(Some(0))),
+            ("input.n", Ok(Some(7))),
+            ("input.a.b * 100", Ok(Some(300))),
+            ("count(input.list)", Ok(Some(2))),
+            ("count(input.list) * 5", Ok(Some(10))),
+            ("input.most", Ok(Some(i64::MAX))),
+            ("input.most * 2", too_large()),
+            ("9223372036854775807 * 2", too_large()),
+            // Nobody knows.
+            ("input.gone", Ok(None)),
+            ("input.none", Ok(None)),
+            ("count(input.gone)", Ok(None)),
+            ("count(input.n)", Ok(None)),
+        ] {
+            let parsed = AmountRule::parse(rule).unwrap();
+            assert_eq!(parsed.amount(&input), amount, "{rule}");
+        }
+        let fault = AmountRule::parse("input.no").unwrap().amount(&input).unwrap_err();
+        assert!(fault.starts_with("input.no: "), "{fault}");
+    }
+
+    #[test]
+    fn what_is_not_of_the_grammar_is_not_read() {
+        for rule in [
+            "",
+            "-1",
+            "1.5",
+            "n",
+            "12 * -1",
+            "12 * ",
+            "12 * x",
+            "* 3",
+            "2 * 3 * 4",
+            "input.",
+            "input..a",
+            "input.a.",
+            "input.a b",
+            "count(input.)",
+            "count(input.a..b)",
+            "count(input.a",
+            "count(n)",
+            "count(input.a b)",
+        ] {
+            assert_eq!(AmountRule::parse(rule), None, "{rule}");
+        }
+    }
+}

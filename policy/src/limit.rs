@@ -147,4 +147,24 @@ mod tests {
         assert!(!limit.applies(&action("charge"), Some("acct_1/pi_1"), &impact("usd")));
         assert!(!limit.applies(&action("refund"), Some("acct_1/pi_1"), &impact("eur")));
     }
+
+    #[test]
+    fn what_is_available_may_be_less_than_nothing() {
+        let usage = Usage { consumed: 70, reserved: 50, unknown_exposure: 50 };
+        assert_eq!((usage.available(150), usage.available(100)), (30, -20));
+    }
+
+    #[test]
+    fn a_period_begins_at_midnight_on_the_first_or_never() {
+        let now = Timestamp(1_709_210_096_789); // 2024-02-29T12:34:56.789
+        for (period, word, start) in [
+            (Period::Day, "day", 1_709_164_800_000),     // 2024-02-29
+            (Period::Month, "month", 1_706_745_600_000), // 2024-02-01
+            (Period::Total, "total", 0),
+        ] {
+            assert_eq!((period.word(), period.start(now)), (word, Timestamp(start)));
+            assert_eq!(Period::parse(word), Some(period));
+        }
+        assert_eq!(Period::parse("week"), None);
+    }
 }

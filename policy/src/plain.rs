@@ -223,4 +223,17 @@ mod tests {
         let missing = decide(&asked(&known(PlainStatus::Failed, "one"), true, false), &PlainFacts::default());
         assert_eq!(code(&missing), Some(Code::RetryRefused));
     }
+
+    #[test]
+    fn a_status_is_read_back_from_its_word() {
+        for (status, word) in [
+            (PlainStatus::Running, "running"),
+            (PlainStatus::Succeeded, "succeeded"),
+            (PlainStatus::Failed, "failed"),
+            (PlainStatus::Unknown, "unknown"),
+        ] {
+            assert_eq!((status.word(), PlainStatus::parse(word)), (word, Some(status)));
+        }
+        assert_eq!(PlainStatus::parse("settled"), None);
+    }
 }

@@ -183,4 +183,36 @@ mod tests {
     fn every_code_has_its_own_word() {
         assert_eq!(Code::ALL.iter().map(|code| code.word()).collect::<BTreeSet<_>>().len(), Code::ALL.len());
     }
+
+    /// Stable for ever: agents and their operators branch on these.
+    #[test]
+    fn the_words_and_statuses_are_those_of_the_documentation() {
+        let said: Vec<_> = Code::ALL.iter().map(|code| (code.word(), code.proxy_status())).collect();
+        let documented = [
+            ("outcome_unknown", 422),
+            ("not_sent", 422),
+            ("key_reuse", 422),
+            ("unresolved_effect", 422),
+            ("approval_required", 403),
+            ("denied", 403),
+            ("limit_exceeded", 403),
+            ("amount_unbounded", 403),
+            ("halted", 403),
+            ("undeclared", 403),
+            ("ambiguous", 403),
+            ("invalid_input", 400),
+            ("invalid_request", 400),
+            ("incomplete_request", 400),
+            ("body_too_large", 400),
+            ("in_flight", 422),
+            ("credential_unavailable", 403),
+            ("retry_refused", 403),
+            ("dependency_unmet", 403),
+            ("stale_preview", 403),
+            ("store_unavailable", 403),
+            ("overloaded", 403),
+            ("answer_withheld", 422),
+        ];
+        assert_eq!(said, documented);
+    }
 }
