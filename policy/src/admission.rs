@@ -366,15 +366,14 @@ mod tests {
     #[test]
     fn an_open_effect_on_the_subject_is_in_the_way_before_the_halt_and_a_repeat_before_both() {
         let open = known(Standing::Unknown, 'A');
-        let halted = Facts { halted: halt(), ..Facts::default() };
-        let both = Facts { open_on_subject: Some(open.clone()), ..halted.clone() };
+        let stopped = Facts { halted: halt(), ..Facts::default() };
+        let both = Facts { open_on_subject: Some(open.clone()), ..stopped.clone() };
         let repeat = Facts { by_fingerprint: Some(open.clone()), ..both.clone() };
         assert_eq!(decide(&asked(), &repeat, NOW), Decision::Repeat(open.effect.clone()));
         let unresolved = refused(decide(&asked(), &both, NOW));
         assert_eq!(unresolved, Some((Code::UnresolvedEffect, Some(open.effect))));
-        let stopped = Refusal { code: Code::Halted, effect: None, ..super::halted("drill") };
-        assert!(stopped.sentence.contains("(drill)"), "{}", stopped.sentence);
-        assert_eq!(decide(&asked(), &halted, NOW), Decision::Refuse(stopped));
+        assert_eq!(decide(&asked(), &stopped, NOW), Decision::Refuse(halted("drill")));
+        assert!(halted("drill").sentence.contains("(drill)"));
     }
 
     #[test]
