@@ -11,6 +11,7 @@ mod bounds;
 mod by_hand;
 mod chain;
 mod crash;
+mod evidence;
 mod identity;
 mod law;
 mod limits;
