@@ -199,3 +199,22 @@ impl Living {
         self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_lives_as_long_as_its_claim_and_is_forgotten_when_it_ended() {
+        let living = Living::default();
+        let claimed = |row| living.claim(EffectId::from_ulid("01J0000000000000000000000A"), row);
+        let (first, second) = (claimed(1), claimed(2));
+        assert_eq!([1, 2, 3].map(|row| living.holds(row)), [true, true, false]);
+        drop(first);
+        assert_eq!([1, 2].map(|row| living.holds(row)), [false, true]);
+        living.forget(1);
+        living.forget(2);
+        assert!(!living.holds(second.attempt));
+        assert!(living.rows().is_empty(), "a run may end millions of rows");
+    }
+}

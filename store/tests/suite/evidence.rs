@@ -3,11 +3,14 @@
 use oncegate_policy::exchange::{Answer, Exchange, Loss, NotSent, Phase};
 use oncegate_policy::fingerprint::digest_hex;
 use oncegate_policy::reconcile::{Finding, Looker};
+use oncegate_store::look::Found;
 use oncegate_store::resolve::{PartialEffect, Resolution, Resolved, ResolvedAs};
 use oncegate_store::view::EffectDetail;
 use serde_json::{Value, json};
 
-use crate::support::{DAY, HOUR, Memory, NOON, answered, caller, lost, matched, provider_failed, usd};
+use crate::support::{
+    DAY, HOUR, Memory, NOON, answered, caller, lost, matched, no_match, provider_failed, usd,
+};
 
 fn cut(status: u16) -> Exchange {
     Exchange::Lost(Loss { phase: Phase::ReadingBody, cause: "eof".into(), status: Some(status) })
@@ -199,6 +202,86 @@ async fn a_persons_word_is_kept_with_everything_they_said() {
         assert_eq!(latest(&memory, &unknown.id).await, wanted);
     }
     assert_eq!(ResolvedAs::parse("unknown"), None);
+}
+
+#[tokio::test]
+async fn a_look_leaves_its_attempt_and_one_fact() {
+    let record = || Some(b"{}".to_vec());
+    let (reference, what) = (|| Some("re_1".to_owned()), || "what was seen".to_owned());
+    for (finding, word, said, named) in [
+        (
+            Finding::Matched { what: what(), reference: reference(), record: record() },
+            "matched",
+            "found at the provider",
+            Some("re_1"),
+        ),
+        (
+            Finding::ProviderSaysFailed { what: what(), reference: reference(), record: record() },
+            "provider_failed",
+            "the provider's record says failed",
+            Some("re_1"),
+        ),
+        (Finding::NoMatch { what: what() }, "no_match", "nothing found, which proves nothing", None),
+        (Finding::Unreadable { what: what() }, "unreadable", "the look could not be completed", None),
+    ] {
+        let memory = Memory::new();
+        let unknown = memory.unknown(memory.refund("pi_1", 100), NOON).await;
+        for (looker, author) in [(Looker::Caller("ops".into()), "ops"), (Looker::Schedule, "schedule")] {
+            memory.store.apply_finding(&unknown.id, finding.clone(), looker, NOON).await.unwrap();
+            let looks = detail(&memory, &unknown.id).await.attempts;
+            let look = looks.last().unwrap();
+            let texts = [&look.author, &look.seen, &look.cause].map(Option::as_deref);
+            assert_eq!(texts, [Some(author), Some(word), Some("what was seen")]);
+            assert_eq!((look.kind.word(), look.ended_at), ("reconcile", Some(NOON)));
+            let (kind, by, text, says) = latest(&memory, &unknown.id).await;
+            assert_eq!((kind.as_str(), by.as_str()), ("looked", author));
+            assert!(text.ends_with(&format!("{said}: what was seen")), "{text}");
+            assert_eq!(says, json!({ "found": word, "reference": named }));
+        }
+        let kept = memory.view(&unknown.id).await.response.map(|response| response.body);
+        assert_eq!(kept, named.map(|_| b"{}".to_vec()), "the provider's own object answers repeats");
+    }
+}
+
+/// A look after the end is evidence, and says so where it contradicts.
+#[tokio::test]
+async fn a_look_after_the_end_is_compared_with_it() {
+    for (status, finding, contradicts) in [
+        (200, matched(), false),
+        (200, provider_failed(), true),
+        (200, no_match(), false),
+        (402, matched(), true),
+        (402, provider_failed(), false),
+        (402, no_match(), false),
+    ] {
+        let memory = Memory::new();
+        let (permit, effect) = memory.granted(memory.refund("pi_1", 100), NOON).await;
+        let settled = memory.record(permit.spend(), &answered(status), NOON).await;
+        let found = memory.store.apply_finding(&effect.id, finding, Looker::Schedule, NOON).await.unwrap();
+        assert!(matches!(&found, Found::AlreadySettled(view) if view.stage == settled.stage), "{found:?}");
+        let (_, _, text, _) = latest(&memory, &effect.id).await;
+        let outcome = settled.stage.outcome().word();
+        assert!(text.starts_with(&format!("after the effect was settled as {outcome}: ")), "{text}");
+        assert_eq!(text.contains("CONTRADICTS"), contradicts, "{text}");
+        assert_eq!(detail(&memory, &effect.id).await.attempts.len(), 2);
+    }
+}
+
+/// While the dispatch is on its way it will say more than any look.
+#[tokio::test]
+async fn a_look_decides_nothing_before_the_dispatch_has_ended() {
+    let memory = Memory::new();
+    let (permit, effect) = memory.granted(memory.refund("pi_1", 100), NOON).await;
+    for finding in [matched(), provider_failed(), no_match()] {
+        let found = memory.store.apply_finding(&effect.id, finding, Looker::Schedule, NOON).await.unwrap();
+        assert!(
+            matches!(&found, Found::StillUnknown(view) if view.stage.word() == "dispatching"),
+            "{found:?}"
+        );
+    }
+    let view = memory.record(permit.spend(), &answered(402), NOON).await;
+    assert_eq!(view.stage.outcome().word(), "failed");
+    assert_eq!(detail(&memory, &effect.id).await.attempts.len(), 4);
 }
 
 /// The fact that ends it says what ended it, and nothing is taken for the task that is still at work.
