@@ -22,6 +22,14 @@ fn absent(path: &str) -> Check {
     Check { path: path.to_owned(), equals: None, absent: true }
 }
 
+fn present(path: &str) -> Check {
+    Check { absent: false, ..absent(path) }
+}
+
+fn not(path: &str, value: Value) -> Check {
+    Check { absent: true, ..equals(path, value) }
+}
+
 fn actions(router: &Router, method: &str, path: &str) -> Vec<String> {
     let authority = Authority::parse("a.example", Some(443)).unwrap();
     let path = CanonicalPath::parse(path).unwrap();
@@ -114,6 +122,11 @@ fn overlaps_and_shadows_are_remarked() {
         ((x, vec![equals("op", json!(1))]), (x, vec![equals("op", json!("1"))]), Some(shadowed("b", "a"))),
         ((x, vec![op("1")]), (x, vec![]), None),
         ((x, vec![op("1")]), (x, vec![absent("input.op")]), None),
+        ((x, vec![absent("op")]), (x, vec![absent("input.op")]), Some(shadowed("b", "a"))),
+        ((x, vec![present("op")]), (x, vec![absent("op")]), None),
+        ((x, vec![op("1")]), (x, vec![not("op", json!(1))]), None),
+        ((x, vec![op("1")]), (x, vec![not("op", json!(2))]), Some(overlap("a", "b"))),
+        ((x, vec![not("op", json!(1))]), (x, vec![present("op")]), Some(overlap("a", "b"))),
         ((x, vec![op("1")]), (x, vec![equals("input.kind", json!("k"))]), Some(overlap("a", "b"))),
         ((x, vec![equals("l.*", json!(1))]), (x, vec![equals("l.*", json!(2))]), Some(overlap("a", "b"))),
         (("https://a.example/x?k=1", vec![]), ("https://a.example/x?k=2", vec![]), None),

@@ -64,6 +64,29 @@ fn what_waits_when_the_hand_is_dropped_never_happens() {
     assert!(done(&mut hand, store.effect(&id)).unwrap().is_none());
 }
 
+/// One transaction ends 500 at most, and a sweep as many as there are.
+#[test]
+fn a_sweep_ends_however_many_were_left() {
+    let (memory, store, mut hand) = by_hand();
+    let mut asked: Vec<_> = (0..501)
+        .map(|number| {
+            let mut new = memory.refund(&format!("pi_{number}"), 1);
+            new.impact = None;
+            (new.effect.clone(), Box::pin(store.admit(new, NOON)))
+        })
+        .collect();
+    assert!(asked.iter_mut().all(|(_, admission)| poll(admission.as_mut()).is_pending()));
+    while hand.commit(asked.len()) > 0 {}
+    let mut left = Vec::new();
+    for (id, mut admission) in asked {
+        // The permit is dropped at once.
+        assert!(matches!(poll(admission.as_mut()), Poll::Ready(Ok(Admitted::Granted { .. }))));
+        left.push(id);
+    }
+    assert_eq!(done(&mut hand, store.sweep(NOON)).unwrap(), left);
+    assert_eq!(done(&mut hand, store.sweep(NOON)).unwrap(), []);
+}
+
 #[test]
 fn a_full_disk_refuses_and_loses_nothing() {
     let (memory, store, mut hand) = by_hand();

@@ -3,15 +3,18 @@
 use std::time::Duration;
 
 use oncegate_policy::admission::CallerKey;
+use oncegate_policy::exchange::Exchange;
 use oncegate_policy::fingerprint::Fingerprint;
 use oncegate_policy::form;
 use oncegate_policy::identity::is_generated_key;
 use oncegate_policy::limit::Period;
 use oncegate_policy::refusal::Code;
+use oncegate_policy::time::Timestamp;
 use oncegate_store::admit::{Admitted, NewEffect};
+use oncegate_store::view::EffectView;
 use serde::Deserialize;
 
-use crate::support::{HOUR, Memory, NOON, answered, caller, limit, lost, with_key};
+use crate::support::{DAY, HOUR, Memory, NOON, answered, caller, limit, lost, with_key};
 
 #[derive(Deserialize)]
 struct Table {
@@ -179,6 +182,52 @@ async fn an_unknown_is_not_forgotten_behind_a_later_failure() {
         Admitted::Repeat(view) => assert_eq!(view.id, unknown.id),
         other => panic!("{other:?}"),
     }
+}
+
+/// Under a chosen key of its own, so that nothing identical is in its way.
+async fn another(memory: &Memory, exchange: &Exchange, at: Timestamp) -> EffectView {
+    let mut new = with_key(memory.refund("pi_1", 500), &format!("chosen-{}", memory.fresh()));
+    new.subject = None;
+    let (permit, _) = memory.granted(new, at).await;
+    memory.record(permit.spend(), exchange, at).await
+}
+
+fn keyless(memory: &Memory) -> NewEffect {
+    let mut new = memory.refund("pi_1", 500);
+    new.subject = None;
+    new
+}
+
+#[tokio::test]
+async fn an_unknown_is_found_behind_however_many_failures() {
+    let memory = Memory::new();
+    let unknown = another(&memory, &lost(), NOON).await;
+    // As many as are looked through, and some.
+    for _ in 0..40 {
+        another(&memory, &answered(402), NOON).await;
+    }
+    match memory.store.admit(keyless(&memory), NOON).await.unwrap() {
+        Admitted::Repeat(view) => assert_eq!(view.id, unknown.id),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_success_counts_behind_a_later_failure_until_it_is_too_long_ago() {
+    let memory = Memory::new();
+    another(&memory, &answered(200), NOON).await;
+    let newer = another(&memory, &answered(200), NOON.plus(HOUR)).await;
+    let failed = another(&memory, &answered(402), NOON.plus(2 * HOUR)).await;
+    another(&memory, &answered(402), NOON.plus(2 * HOUR)).await;
+    let latest = another(&memory, &answered(402), NOON.plus(2 * HOUR)).await;
+    assert_ne!(failed.id, latest.id);
+    let over = NOON.plus(HOUR + DAY);
+    match memory.store.admit(keyless(&memory), over.minus(Duration::from_millis(1))).await.unwrap() {
+        Admitted::Repeat(view) => assert_eq!(view.id, newer.id),
+        other => panic!("{other:?}"),
+    }
+    let (_permit, effect) = memory.granted(keyless(&memory), over).await;
+    assert_eq!(effect.retry_of, Some(latest.invocation), "of the latest that failed");
 }
 
 #[tokio::test]

@@ -221,6 +221,100 @@ async fn limits_through_the_api() {
 }
 
 #[tokio::test]
+async fn a_change_keeps_what_it_does_not_name_and_takes_nobodys_name() {
+    let memory = Memory::new();
+    let mut made = Vec::new();
+    for name in ["cap", "lid"] {
+        let created = memory.store.create_limit(limit(name, Period::Day, 100), NOON).await.unwrap();
+        let CreatedLimit::Created(new) = created else { panic!("{created:?}") };
+        made.push(new.id);
+    }
+    let change = async |name: Option<&str>, amount| {
+        memory.store.change_limit(&made[0], name.map(str::to_owned), amount, NOON).await.unwrap()
+    };
+    for (name, amount, so) in [
+        (None, Some(60), ("cap", 60)),
+        (Some("cap"), None, ("cap", 60)),
+        (None, None, ("cap", 60)),
+        (Some("roof"), Some(70), ("roof", 70)),
+    ] {
+        let changed = change(name, amount).await;
+        let ChangedLimit::Changed(changed) = changed else { panic!("{changed:?}") };
+        assert_eq!((changed.limit.name.as_str(), changed.limit.amount), so);
+    }
+    assert_eq!(memory.count("event WHERE kind = 'limit_changed'"), 2, "a change of nothing is none");
+    assert_eq!(change(Some("lid"), None).await, ChangedLimit::NameTaken);
+    assert_eq!(memory.exposure("roof", NOON).await.limit.amount, 70);
+    for _ in 0..2 {
+        memory.store.archive_limit(&made[0], NOON).await.unwrap().unwrap();
+    }
+    assert_eq!(memory.count("event WHERE kind = 'limit_archived'"), 1);
+    assert_eq!(change(None, Some(5)).await, ChangedLimit::Missing);
+}
+
+#[tokio::test]
+async fn another_period_is_counted_from_the_same_days_and_back() {
+    let memory = Memory::new();
+    // 2026-11-28 and 2026-11-29, and 2026-10-29.
+    for at in [NOON.minus(31 * DAY), NOON.minus(DAY), NOON] {
+        memory.store.sync_limits(vec![limit("cap", Period::Day, 1_000)], at).await.unwrap();
+        let (permit, _) = memory.granted(memory.refund(&format!("pi_{}", memory.fresh()), 100), at).await;
+        memory.record(permit.spend(), &answered(200), at).await;
+    }
+    for (period, amount, consumed) in [
+        (Period::Month, 1_000, 200),
+        (Period::Total, 1_000, 300),
+        (Period::Total, 2_000, 300),
+        (Period::Day, 2_000, 100),
+        (Period::Day, 1_000, 100),
+        (Period::Month, 1_000, 200),
+    ] {
+        memory.store.sync_limits(vec![limit("cap", period, amount)], NOON).await.unwrap();
+        assert_eq!(memory.used("cap", NOON).await, (consumed, 0, 0, amount - consumed), "{period:?}");
+    }
+}
+
+/// Every change of a limit is in the chain, with what it covered.
+#[tokio::test]
+async fn what_is_written_of_a_limit() {
+    let memory = Memory::new();
+    memory.unknown(memory.refund("pi_1", 100), NOON).await;
+    let mut narrow = limit("cap", Period::Month, 1_000);
+    narrow.action = ActionName::parse("refund");
+    narrow.resource_prefix = Some("acct_1/".into());
+    let said = memory.store.sync_limits(vec![narrow.clone()], NOON).await.unwrap();
+    let new = "limit cap is new: 1000 usd per month for refund under acct_1/";
+    assert_eq!(said, [new, "limit cap holds 100 usd of 1 open effects"]);
+    let id = memory.exposure("cap", NOON).await.id;
+    narrow.amount = 2_000;
+    memory.store.sync_limits(vec![narrow], NOON).await.unwrap();
+    memory.store.sync_limits(vec![], NOON).await.unwrap();
+    let shell = memory.shell();
+    let mut events =
+        shell.prepare("SELECT kind, detail FROM event WHERE kind LIKE 'limit%' ORDER BY seq").unwrap();
+    let written = events
+        .query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)))
+        .unwrap()
+        .map(|event| event.map(|(kind, detail)| (kind, serde_json::from_str(&detail).unwrap())))
+        .collect::<Result<Vec<(String, serde_json::Value)>, _>>()
+        .unwrap();
+    let declared = |amount: i64, effects: u64, held: i64| {
+        serde_json::json!({
+            "limit": id.as_str(), "name": "cap", "dimension": "money", "unit": "usd", "period": "month",
+            "amount": amount, "action": "refund", "resource_prefix": "acct_1/", "held_effects": effects,
+            "held_amount": held,
+        })
+    };
+    let archived = serde_json::json!({ "limit": id.as_str(), "name": "cap", "reserved": 100 });
+    let wanted = [
+        ("limit_made".to_owned(), declared(1_000, 1, 100)),
+        ("limit_changed".to_owned(), declared(2_000, 0, 0)),
+        ("limit_archived".to_owned(), archived),
+    ];
+    assert_eq!(written, wanted);
+}
+
+#[tokio::test]
 async fn a_dependency_is_met_by_its_outcome_only() {
     let memory = Memory::new();
     let unknown = memory.unknown(memory.refund("pi_1", 100), NOON).await;
