@@ -29,6 +29,7 @@ async fn latest(memory: &Memory, effect: &oncegate_policy::id::EffectId) -> (Str
 
 #[tokio::test]
 async fn a_dispatch_leaves_its_attempt_and_one_fact() {
+    let memory = Memory::new();
     let body = digest_hex(br#"{"status":402}"#);
     let refused = Exchange::NotSent(NotSent::Tls("wrong host".into()));
     for (exchange, columns, fact, says) in [
@@ -57,8 +58,8 @@ async fn a_dispatch_leaves_its_attempt_and_one_fact() {
             json!({ "verdict": "failed", "status": 402, "body": body }),
         ),
     ] {
-        let memory = Memory::new();
-        let (permit, effect) = memory.granted(memory.refund("pi_1", 100), NOON).await;
+        let (permit, effect) =
+            memory.granted(memory.refund(&format!("pi_{}", memory.fresh()), 100), NOON).await;
         assert_eq!(permit.effect(), &effect.id);
         let claim = permit.spend();
         assert_eq!(claim.effect(), &effect.id);
@@ -112,6 +113,7 @@ async fn headers_that_are_no_part_of_the_answer_are_not_kept() {
 /// An answer after somebody else had the last word: what it says stands beside it, and whether it contradicts.
 #[tokio::test]
 async fn an_answer_that_comes_after_the_end_is_compared_with_it() {
+    let memory = Memory::new();
     let bare = |found: Finding| match found {
         Finding::Matched { what, .. } => Finding::Matched { what, reference: None, record: None },
         other => other,
@@ -126,8 +128,8 @@ async fn an_answer_that_comes_after_the_end_is_compared_with_it() {
         (provider_failed(), "failed", answered(402), "the provider answered 402", "", Some(402)),
         (provider_failed(), "failed", answered(500), "the provider answered 500", "", None),
     ] {
-        let memory = Memory::new();
-        let (permit, effect) = memory.granted(memory.refund("pi_1", 100), NOON).await;
+        let (permit, effect) =
+            memory.granted(memory.refund(&format!("pi_{}", memory.fresh()), 100), NOON).await;
         let claim = permit.spend();
         memory.store.mark_unknown(&claim, "no answer", NOON).await.unwrap();
         memory.store.apply_finding(&effect.id, bare(found), Looker::Schedule, NOON).await.unwrap();
@@ -173,13 +175,13 @@ async fn a_mark_says_why_once_and_nothing_after_the_end() {
 
 #[tokio::test]
 async fn a_persons_word_is_kept_with_everything_they_said() {
+    let memory = Memory::new();
     for (outcome, partial, word) in [
         (ResolvedAs::Succeeded, PartialEffect::Confirmed, ("succeeded", "confirmed")),
         (ResolvedAs::Failed, PartialEffect::Possible, ("failed", "possible")),
         (ResolvedAs::Failed, PartialEffect::None, ("failed", "none")),
     ] {
-        let memory = Memory::new();
-        let unknown = memory.unknown(memory.refund("pi_1", 100), NOON).await;
+        let unknown = memory.unknown(memory.refund(&format!("pi_{}", memory.fresh()), 100), NOON).await;
         let resolution = Resolution {
             outcome,
             // Ten characters are enough.
@@ -206,6 +208,7 @@ async fn a_persons_word_is_kept_with_everything_they_said() {
 
 #[tokio::test]
 async fn a_look_leaves_its_attempt_and_one_fact() {
+    let memory = Memory::new();
     let record = || Some(b"{}".to_vec());
     let (reference, what) = (|| Some("re_1".to_owned()), || "what was seen".to_owned());
     for (finding, word, said, named) in [
@@ -224,8 +227,7 @@ async fn a_look_leaves_its_attempt_and_one_fact() {
         (Finding::NoMatch { what: what() }, "no_match", "nothing found, which proves nothing", None),
         (Finding::Unreadable { what: what() }, "unreadable", "the look could not be completed", None),
     ] {
-        let memory = Memory::new();
-        let unknown = memory.unknown(memory.refund("pi_1", 100), NOON).await;
+        let unknown = memory.unknown(memory.refund(&format!("pi_{}", memory.fresh()), 100), NOON).await;
         for (looker, author) in [(Looker::Caller("ops".into()), "ops"), (Looker::Schedule, "schedule")] {
             memory.store.apply_finding(&unknown.id, finding.clone(), looker, NOON).await.unwrap();
             let looks = detail(&memory, &unknown.id).await.attempts;
@@ -246,6 +248,7 @@ async fn a_look_leaves_its_attempt_and_one_fact() {
 /// A look after the end is evidence, and says so where it contradicts.
 #[tokio::test]
 async fn a_look_after_the_end_is_compared_with_it() {
+    let memory = Memory::new();
     for (status, finding, contradicts) in [
         (200, matched(), false),
         (200, provider_failed(), true),
@@ -254,8 +257,8 @@ async fn a_look_after_the_end_is_compared_with_it() {
         (402, provider_failed(), false),
         (402, no_match(), false),
     ] {
-        let memory = Memory::new();
-        let (permit, effect) = memory.granted(memory.refund("pi_1", 100), NOON).await;
+        let (permit, effect) =
+            memory.granted(memory.refund(&format!("pi_{}", memory.fresh()), 100), NOON).await;
         let settled = memory.record(permit.spend(), &answered(status), NOON).await;
         let found = memory.store.apply_finding(&effect.id, finding, Looker::Schedule, NOON).await.unwrap();
         assert!(matches!(&found, Found::AlreadySettled(view) if view.stage == settled.stage), "{found:?}");
