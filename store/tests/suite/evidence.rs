@@ -3,6 +3,8 @@
 use oncegate_policy::exchange::{Answer, Exchange, Loss, NotSent, Phase};
 use oncegate_policy::fingerprint::digest_hex;
 use oncegate_policy::reconcile::{Finding, Looker};
+use oncegate_policy::refusal::{Code, Refusal};
+use oncegate_store::admit::{Admitted, RefusedRequest};
 use oncegate_store::look::Found;
 use oncegate_store::resolve::{PartialEffect, Resolution, Resolved, ResolvedAs};
 use oncegate_store::view::EffectDetail;
@@ -303,4 +305,30 @@ async fn what_nobody_finishes_says_whose_it_was() {
     assert_eq!(memory.store.sweep(NOON.plus(DAY)).await.unwrap(), std::slice::from_ref(&other.id));
     let (_, _, text, _) = latest(&memory, &other.id).await;
     assert_eq!(text, "answer lost (interrupted): the process that sent it ended");
+}
+
+#[tokio::test]
+async fn a_refusal_stands_in_the_chain_and_takes_no_key() {
+    let memory = Memory::new();
+    let effect = memory.unknown(memory.refund("pi_1", 100), NOON).await.id;
+    let refusal = Refusal::naming(Code::UnresolvedEffect, effect.clone(), "Not yet.");
+    let before = RefusedRequest { caller: caller("agent"), action: None, refusal };
+    memory.store.audit_refusal(before, NOON).await.unwrap();
+    // And one that an admission has said.
+    let said = memory.store.admit(memory.refund("pi_1", 200), NOON).await.unwrap();
+    let Admitted::Refused(said) = said else { panic!("{said:?}") };
+    let shell = memory.shell();
+    let mut events =
+        shell.prepare("SELECT author, text, detail FROM event WHERE kind = 'refused' ORDER BY seq").unwrap();
+    let refused: Vec<(String, String, Value)> = events
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get::<_, String>(2)?)))
+        .unwrap()
+        .map(|event| event.map(|(by, text, says)| (by, text, serde_json::from_str(&says).unwrap())).unwrap())
+        .collect();
+    let wanted = |action: Option<&str>, text: &str| {
+        let says = json!({ "action": action, "code": "unresolved_effect", "in_the_way": effect.as_str() });
+        ("agent".to_owned(), text.to_owned(), says)
+    };
+    assert_eq!(refused, [wanted(None, "Not yet."), wanted(Some("refund"), &said.sentence)]);
+    assert_eq!(memory.count("effect"), 1);
 }

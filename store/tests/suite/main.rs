@@ -7,6 +7,7 @@
     reason = "helpers of tests; clippy.toml covers test functions only"
 )]
 
+mod approvals;
 mod bounds;
 mod by_hand;
 mod chain;
