@@ -85,8 +85,18 @@ fn what_two_resolvers_could_read_differently_is_refused() {
 }
 
 #[test]
-fn a_default_port_does_not_excuse_an_empty_one() {
+fn a_name_as_long_as_it_may_be_is_read() {
+    let name =
+        [&"a".repeat(63), &"b".repeat(63), &"c".repeat(63), &"d".repeat(61)].map(String::as_str).join(".");
+    assert_eq!(name.len(), 253);
+    let authority = Authority::parse(&name, Some(443)).unwrap();
+    assert_eq!(authority.url_host(), name);
+}
+
+#[test]
+fn a_default_port_does_not_excuse_an_empty_one_and_is_one_itself() {
     assert_eq!(Authority::parse("api.example:", Some(443)), Err(AuthorityFault::Port));
+    assert_eq!(Authority::parse("api.example", Some(0)), Err(AuthorityFault::PortMissing));
 }
 
 #[test]

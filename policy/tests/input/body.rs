@@ -1,4 +1,4 @@
-use oncegate_policy::body::{BodyKind, merge, read};
+use oncegate_policy::body::{BodyKind, is_opaque, merge, read};
 use oncegate_policy::fingerprint::digest_hex;
 use oncegate_policy::json::BodyFault;
 use serde_json::{Value, json};
@@ -40,6 +40,23 @@ fn the_type_decides_how_a_body_is_read() {
     ];
     for (content_type, body, kind, input) in table {
         assert_eq!(read(content_type, body.as_bytes()), Ok((kind, input)), "{content_type:?} {body}");
+    }
+}
+
+#[test]
+fn some_types_are_known_by_their_digest_only() {
+    for (content_type, opaque) in [
+        ("application/json", false),
+        ("Application/JSON; charset=utf-8", false),
+        ("application/problem+json", false),
+        (" application/x-www-form-urlencoded ;a=b", false),
+        ("", false),
+        (" ;charset=utf-8", false),
+        ("text/plain", true),
+        ("application/jsonl", true),
+        ("multipart/form-data; boundary=x", true),
+    ] {
+        assert_eq!(is_opaque(content_type), opaque, "{content_type:?}");
     }
 }
 

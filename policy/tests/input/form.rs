@@ -78,6 +78,14 @@ fn what_two_parsers_could_read_differently_is_refused() {
 }
 
 #[test]
+fn what_is_as_much_as_it_may_be_is_read() {
+    let many = parse(vec!["a[]=1"; 1_000].join("&").as_bytes()).unwrap();
+    assert_eq!(many["a"].as_array().unwrap().len(), 1_000);
+    let deep = parse(format!("a{}=1", "[b]".repeat(16)).as_bytes()).unwrap();
+    assert_eq!(deep.pointer(&format!("/a{}", "/b".repeat(16))), Some(&json!("1")));
+}
+
+#[test]
 fn an_appended_pair_reads_back() {
     let table = [("", "a", "1"), ("x=1", "metadata[effect]", "a&b=c; d+%é"), ("x=1&", "a", "")];
     for (before, name, value) in table {

@@ -125,6 +125,15 @@ fn a_query_with_two_readings_is_refused() {
     }
 }
 
+#[test]
+fn what_is_as_long_as_it_may_be_is_read() {
+    let path = format!("/{}", "a".repeat(8191));
+    assert_eq!(CanonicalPath::parse(&path).unwrap().as_str(), path);
+    let value = "b".repeat(32 * 1024 - 2);
+    assert_eq!(query::parse(Some(&format!("a={value}"))).unwrap(), [("a".to_owned(), value)]);
+    assert_eq!(query::parse(Some(&["a=1"; 256].join("&"))).unwrap().len(), 256);
+}
+
 type Spread = (&'static str, Result<(Option<usize>, &'static [&'static str]), Ambiguity>);
 
 #[test]
