@@ -4,6 +4,7 @@ use oncegate_policy::effect::{Grade, Outcome};
 use oncegate_policy::limit::Period;
 use oncegate_policy::time::Timestamp;
 use oncegate_store::read::EffectFilter;
+use oncegate_store::view::StoredRequest;
 
 use crate::support::{Memory, NOON, answered, limit, lost, with_key};
 
@@ -141,4 +142,37 @@ async fn a_settled_request_is_erased_and_its_digest_stays() {
     shell.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
     let file = std::fs::read(memory.path()).unwrap();
     assert!(!file.windows(8).any(|bytes| bytes == b"BODYMARK"));
+}
+
+/// The receipt's proof of what was sent: each part of the request is in it, and none can pass for another.
+#[tokio::test]
+async fn a_digest_covers_all_of_a_request_and_nothing_else() {
+    let memory = Memory::new();
+    let digest = async |method: &str, url: &str, header: (&str, &str), body: &str| {
+        let mut new = memory.refund(&format!("pi_{}", memory.fresh()), 1);
+        new.request = StoredRequest {
+            method: method.into(),
+            url: url.into(),
+            headers: vec![(header.0.into(), header.1.into())],
+            body: body.into(),
+        };
+        memory.granted(new, NOON).await.1.request_digest
+    };
+    let one = digest("POST", "https://a.example/x", ("a", "b"), "body").await;
+    assert_eq!(digest("POST", "https://a.example/x", ("a", "b"), "body").await, one);
+    let mut all = vec![
+        one,
+        digest("PUT", "https://a.example/x", ("a", "b"), "body").await,
+        digest("POST", "https://a.example/y", ("a", "b"), "body").await,
+        digest("POST", "https://a.example/x?y", ("a", "b"), "body").await,
+        digest("POST", "https://a.example/x", ("a", "c"), "body").await,
+        digest("POST", "https://a.example/x", ("ab", ""), "body").await,
+        digest("POST", "https://a.example/x", ("a", "b"), "Body").await,
+        digest("POS", "Thttps://a.example/x", ("a", "b"), "body").await,
+    ];
+    assert!(all.iter().all(|digest| digest.len() == 64), "{all:?}");
+    let count = all.len();
+    all.sort();
+    all.dedup();
+    assert_eq!(all.len(), count);
 }
