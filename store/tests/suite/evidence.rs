@@ -272,6 +272,37 @@ async fn a_look_after_the_end_is_compared_with_it() {
     }
 }
 
+/// The look after a 2xx, which may confirm it: made once, and in the chain whatever it showed.
+#[tokio::test]
+async fn a_look_that_confirms_says_so() {
+    let memory = Memory::new();
+    for (finding, mark, said) in [
+        (matched(), Some("settled confirmed provider"), "found at the provider: refund re_1"),
+        (
+            no_match(),
+            None,
+            "after the effect was settled as succeeded: nothing found, which proves nothing: 1 page",
+        ),
+    ] {
+        let (permit, effect) =
+            memory.granted(memory.refund(&format!("pi_{}", memory.fresh()), 100), NOON).await;
+        memory.record(permit.spend(), &answered(200), NOON).await;
+        memory.store.confirm(&effect.id, finding, NOON).await.unwrap();
+        let (kind, author, text, _) = latest(&memory, &effect.id).await;
+        assert_eq!((kind.as_str(), author.as_str(), text.as_str()), ("looked", "schedule", said));
+        let stage: Option<String> = memory
+            .shell()
+            .query_row(
+                "SELECT stage FROM event WHERE effect = ?1 ORDER BY seq DESC LIMIT 1",
+                [effect.id.as_str()],
+                |row| row.get(0),
+            )
+            .unwrap();
+        assert_eq!(stage.as_deref(), mark);
+        assert_eq!(detail(&memory, &effect.id).await.attempts.len(), 2);
+    }
+}
+
 /// While the dispatch is on its way it will say more than any look.
 #[tokio::test]
 async fn a_look_decides_nothing_before_the_dispatch_has_ended() {
