@@ -4,6 +4,7 @@ use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
+use oncegate_policy::id::EffectId;
 use oncegate_policy::limit::Period;
 use oncegate_store::admit::Admitted;
 use oncegate_store::{Hand, Store, StoreError, Trouble};
@@ -64,11 +65,9 @@ fn what_waits_when_the_hand_is_dropped_never_happens() {
     assert!(done(&mut hand, store.effect(&id)).unwrap().is_none());
 }
 
-/// One transaction ends 500 at most, and a sweep as many as there are.
-#[test]
-fn a_sweep_ends_however_many_were_left() {
-    let (memory, store, mut hand) = by_hand();
-    let mut asked: Vec<_> = (0..501)
+/// Effects that are dispatched and that nobody will finish, in the order in which they were made.
+fn left(memory: &Memory, store: &Store, hand: &mut Hand, count: usize) -> Vec<EffectId> {
+    let mut asked: Vec<_> = (0..count)
         .map(|number| {
             let mut new = memory.refund(&format!("pi_{number}"), 1);
             new.impact = None;
@@ -76,15 +75,48 @@ fn a_sweep_ends_however_many_were_left() {
         })
         .collect();
     assert!(asked.iter_mut().all(|(_, admission)| poll(admission.as_mut()).is_pending()));
-    while hand.commit(asked.len()) > 0 {}
-    let mut left = Vec::new();
-    for (id, mut admission) in asked {
-        // The permit is dropped at once.
-        assert!(matches!(poll(admission.as_mut()), Poll::Ready(Ok(Admitted::Granted { .. }))));
-        left.push(id);
-    }
+    while hand.commit(count) > 0 {}
+    // Each permit is dropped at once.
+    let granted = |answer| matches!(answer, Poll::Ready(Ok(Admitted::Granted { .. })));
+    assert!(asked.iter_mut().all(|(_, admission)| granted(poll(admission.as_mut()))));
+    asked.into_iter().map(|(id, _)| id).collect()
+}
+
+/// One transaction ends 500 at most, and a sweep as many as there are.
+#[test]
+fn a_sweep_ends_however_many_were_left() {
+    let (memory, store, mut hand) = by_hand();
+    let left = left(&memory, &store, &mut hand, 501);
     assert_eq!(done(&mut hand, store.sweep(NOON)).unwrap(), left);
     assert_eq!(done(&mut hand, store.sweep(NOON)).unwrap(), []);
+}
+
+/// One effect that cannot be ended keeps no other from it. A disk that is full keeps all of them from it, and says so.
+#[test]
+fn a_sweep_goes_on_behind_one_fault_and_stops_at_a_full_disk() {
+    for fills in [false, true] {
+        let (memory, store, mut hand) = by_hand();
+        let mut left = left(&memory, &store, &mut hand, 200);
+        let spoilt = left.remove(0);
+        let shell = rusqlite::Connection::open(memory.folder.path().join("hand.db")).unwrap();
+        shell
+            .execute_batch(&format!(
+                "CREATE TRIGGER no BEFORE INSERT ON event WHEN NEW.effect = '{spoilt}' BEGIN SELECT RAISE(ABORT, 'no'); END"
+            ))
+            .unwrap();
+        let mut sweep = pin!(store.sweep(NOON));
+        // All of them together, which fails; then what there is; then each.
+        for _ in 0..2 {
+            assert!(poll(sweep.as_mut()).is_pending());
+            assert_eq!(hand.commit(1), 1);
+        }
+        hand.fill_disk(fills).unwrap();
+        let swept = done(&mut hand, sweep);
+        match fills {
+            false => assert_eq!(swept.unwrap(), left),
+            true => assert!(swept.is_err(), "{swept:?}"),
+        }
+    }
 }
 
 #[test]

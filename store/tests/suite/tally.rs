@@ -5,13 +5,15 @@ use std::task::Poll;
 
 use oncegate_policy::impact::Dimension;
 use oncegate_policy::limit::Period;
+use oncegate_policy::reconcile::Looker;
 use oncegate_policy::refusal::Code;
 use oncegate_store::admit::{Admitted, NewEffect};
+use oncegate_store::look::Found;
 use oncegate_store::{Hand, Store, StoreError};
 use rusqlite::Connection;
 
 use crate::by_hand::{by_hand, done, poll};
-use crate::support::{Memory, NOON, answered, limit, seen};
+use crate::support::{Memory, NOON, answered, limit, lost, matched, seen};
 
 /// What became of each, all of them in one commit.
 fn together(store: &Store, hand: &mut Hand, asked: Vec<NewEffect>) -> Vec<Result<Admitted, StoreError>> {
@@ -61,6 +63,43 @@ fn a_neighbour_that_fails_takes_nothing_back_and_leaves_nothing() {
     let words: Vec<_> = together(&store, &mut hand, asked.into()).iter().map(word).collect();
     assert_eq!(words, ["granted", "limit_exceeded"]);
     assert_eq!(counters(&memory, "cap"), (150, 0));
+}
+
+/// The counters as they are known within a commit, after a job that had moved them and then failed: neighbours find the
+/// room that there is, to the cent.
+#[test]
+fn what_a_failed_job_had_moved_is_moved_back_for_its_neighbours() {
+    for (exchange, kind) in [(answered(200), "answered"), (answered(402), "answered"), (lost(), "lost")] {
+        let (memory, store, mut hand) = by_hand();
+        let granted = done(&mut hand, store.admit(memory.refund("pi_1", 50), NOON)).unwrap();
+        let Admitted::Granted { permit, effect } = granted else { panic!("there is room") };
+        shell(&memory)
+            .execute_batch(&format!(
+                "CREATE TRIGGER no BEFORE INSERT ON event WHEN NEW.kind = '{kind}' BEGIN SELECT RAISE(ABORT, 'no'); END"
+            ))
+            .unwrap();
+        let mut fails = pin!(store.record(permit.spend(), seen(&exchange), NOON));
+        assert!(poll(fails.as_mut()).is_pending());
+        let mut asked = [101, 60, 41, 40].map(|amount| {
+            Box::pin(store.admit(memory.refund(&format!("pi_{}", memory.fresh()), amount), NOON))
+        });
+        assert!(asked.iter_mut().all(|admission| poll(admission.as_mut()).is_pending()));
+        assert_eq!(hand.commit(5), 5);
+        assert!(matches!(poll(fails.as_mut()), Poll::Ready(Err(StoreError::Failed { .. }))));
+        let words = asked.map(|mut admission| match poll(admission.as_mut()) {
+            Poll::Ready(answer) => word(&answer),
+            Poll::Pending => panic!("it is committed"),
+        });
+        assert_eq!(words, ["limit_exceeded", "granted", "limit_exceeded", "granted"], "{exchange:?}");
+        assert_eq!(counters(&memory, "cap"), (150, 0));
+        // All of them were dropped, and the one that failed is as unknown as they are.
+        assert_eq!(done(&mut hand, store.sweep(NOON)).unwrap().len(), 3);
+        assert_eq!(counters(&memory, "cap"), (150, 150));
+        shell(&memory).execute_batch("DROP TRIGGER no").unwrap();
+        let found = done(&mut hand, store.apply_finding(&effect.id, matched(), Looker::Schedule, NOON));
+        assert!(matches!(found, Ok(Found::Settled(_))), "{found:?}");
+        assert_eq!(counters(&memory, "cap"), (100, 100));
+    }
 }
 
 #[test]
