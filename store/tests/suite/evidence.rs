@@ -6,6 +6,7 @@ use oncegate_policy::reconcile::{Finding, Looker};
 use oncegate_policy::refusal::{Code, Refusal};
 use oncegate_store::admit::{Admitted, RefusedRequest};
 use oncegate_store::look::Found;
+use oncegate_store::replay::ReplayRefusal;
 use oncegate_store::resolve::{PartialEffect, Resolution, Resolved, ResolvedAs};
 use oncegate_store::view::EffectDetail;
 use serde_json::{Value, json};
@@ -362,4 +363,19 @@ async fn a_refusal_stands_in_the_chain_and_takes_no_key() {
     };
     assert_eq!(refused, [wanted(None, "Not yet."), wanted(Some("refund"), &said.sentence)]);
     assert_eq!(memory.count("effect"), 1);
+}
+
+#[test]
+fn each_refused_replay_has_its_word() {
+    use ReplayRefusal::{Halted, InFlight, NotUnknown, OwnEffect, Unsupported, WindowClosed};
+    for (refusal, word) in [
+        (Unsupported, "replay_unsupported"),
+        (WindowClosed, "window_closed"),
+        (NotUnknown, "not_unknown"),
+        (OwnEffect, "own_effect"),
+        (Halted("drill".into()), "halted"),
+        (InFlight, "in_flight"),
+    ] {
+        assert_eq!(refusal.word(), word);
+    }
 }
