@@ -2,6 +2,7 @@
 
 use oncegate_policy::action::ActionName;
 use oncegate_policy::effect::Outcome;
+use oncegate_policy::impact::Dimension;
 use oncegate_policy::limit::Period;
 use oncegate_policy::reconcile::Looker;
 use oncegate_policy::refusal::Code;
@@ -195,7 +196,7 @@ async fn the_declared_limits_are_the_limits() {
 
     // Another dimension is another limit.
     let mut euros = limit("cap", Period::Month, 9_000);
-    euros.dimension = oncegate_policy::impact::Dimension::Money { currency: "eur".into() };
+    euros.dimension = Dimension::Money { currency: "eur".into() };
     sync(vec![euros]).await.unwrap();
     assert_eq!(memory.store.exposures(NOON).await.unwrap().len(), 2);
 }

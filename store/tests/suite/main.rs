@@ -13,6 +13,7 @@ mod by_hand;
 mod chain;
 mod crash;
 mod evidence;
+mod holds;
 mod identity;
 mod law;
 mod limits;
