@@ -27,8 +27,9 @@ pub(crate) fn folder() -> Result<TempDir, Failure> {
 
 /// Sees what is committed to a database, and writes nothing.
 pub(crate) fn shell(database: &Path) -> Result<Connection, Failure> {
-    let shell = Connection::open_with_flags(database, OpenFlags::SQLITE_OPEN_READ_ONLY)
-        .during("read a database beside its store")?;
+    // Only ever one thread uses it.
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let shell = Connection::open_with_flags(database, flags).during("read a database beside its store")?;
     shell.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
     Ok(shell)
 }

@@ -1,12 +1,14 @@
 //! A store without threads. What is asked of it waits until whoever holds the hand does it, one commit or one read at a
 //! time: a simulator decides what comes first, what shares a commit, and what is lost when the process ends.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rusqlite::Connection;
 use tokio::sync::Notify;
 
 use crate::error::{Fault, StoreError};
+use crate::open;
 use crate::queue::Queue;
 use crate::read::Look;
 use crate::writer::{Job, Work};
@@ -14,11 +16,34 @@ use crate::writer::{Job, Work};
 /// Pages of a database, at most, as SQLite has it by itself.
 const PAGES_MAX: u32 = u32::MAX - 1;
 
+/// The connection that reads. Most that play with a store by the ten thousand never read, and to open it takes as long
+/// as all else that they do: so it is opened by the first read.
+pub(crate) struct Reading {
+    path: PathBuf,
+    opened: Option<Connection>,
+}
+
+impl Reading {
+    pub(crate) fn of(path: &Path) -> Self {
+        Self { path: path.to_owned(), opened: None }
+    }
+
+    fn connection(&mut self) -> Option<&Connection> {
+        if self.opened.is_none() {
+            match open::reading(&self.path) {
+                Ok(connection) => self.opened = Some(connection),
+                Err(error) => tracing::error!(%error, "the database cannot be read"),
+            }
+        }
+        self.opened.as_ref()
+    }
+}
+
 /// Does what the threads of a store otherwise do. What still waits when it is dropped never happens, as when the
 /// process ends.
 pub struct Hand {
     // Goes before the writer's connection, which folds the log when it closes as the last.
-    pub(crate) reading: Connection,
+    pub(crate) reading: Reading,
     pub(crate) work: Work,
     pub(crate) verbs: Arc<Queue<Box<dyn Job>>>,
     pub(crate) looks: Arc<Queue<Look>>,
@@ -53,11 +78,15 @@ impl Hand {
         taken
     }
 
-    /// Answers the first `reads_max` reads. Returns how many there were.
+    /// Answers the first `reads_max` reads, or, if the database cannot be read, ends them. Returns how many there were.
     pub fn read(&mut self, reads_max: usize) -> usize {
         let looks = self.looks.take_now(reads_max);
         let taken = looks.len();
-        looks.into_iter().for_each(|look| look(&self.reading));
+        if taken > 0
+            && let Some(connection) = self.reading.connection()
+        {
+            looks.into_iter().for_each(|look| look(connection));
+        }
         taken
     }
 

@@ -11,7 +11,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, ffi, params};
 use tokio::sync::Notify;
 
-use crate::by_hand::Hand;
+use crate::by_hand::{Hand, Reading};
 use crate::claim::Living;
 use crate::error::OpenError;
 use crate::events::Head;
@@ -52,7 +52,7 @@ impl Store {
         now: Timestamp,
     ) -> Result<(Self, Hand), OpenError> {
         let Opened { lock, connection, setting, head } = Opened::new(&options, owner, now)?;
-        let reading = reading(&options.path)?;
+        let reading = Reading::of(&options.path);
         let filled = Arc::new(Notify::new());
         let looks = Arc::new(Queue::by_hand(Arc::clone(&filled)));
         let reader = Reader::by_hand(Arc::clone(&looks));
