@@ -310,7 +310,7 @@ impl History {
 }
 
 async fn history(seed: u64, steps: u64) {
-    let memory = Memory::new();
+    let memory = Memory::copied();
     memory.store.sync_limits(vec![limit("cap", Period::Day, CAP)], NOON).await.unwrap();
     let dice = Dice(seed);
     let mut history = History {

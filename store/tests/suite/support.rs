@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use oncegate_policy::action::ActionName;
@@ -52,6 +53,20 @@ impl Memory {
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(options(folder.path().join("once.db")), owner(1), NOON).unwrap();
+        Self { store, folder, ids: Cell::new(0) }
+    }
+
+    /// On a copy of a database that is still empty: to make one takes longer than a short history.
+    pub(crate) fn copied() -> Self {
+        static EMPTY: OnceLock<Vec<u8>> = OnceLock::new();
+        let empty = EMPTY.get_or_init(|| {
+            let Self { store, folder, .. } = Self::new();
+            drop(store);
+            std::fs::read(folder.path().join("once.db")).unwrap()
+        });
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("once.db"), empty).unwrap();
+        let store = Store::open(options(folder.path().join("once.db")), owner(2), NOON).unwrap();
         Self { store, folder, ids: Cell::new(0) }
     }
 

@@ -7,7 +7,9 @@ use super::reference::Is;
 
 impl History {
     pub(super) fn check(&mut self, shell: &Connection) {
-        let number = |what: &str| -> i64 { shell.query_row(what, [], |row| row.get(0)).unwrap() };
+        let number = |what: &str| -> i64 {
+            shell.prepare_cached(what).unwrap().query_row([], |row| row.get(0)).unwrap()
+        };
         // At most one dispatch each, and none of what was never claimed.
         assert_eq!(
             number(
@@ -17,9 +19,9 @@ impl History {
         );
         // The counters are the sums over the effects.
         let (reserved, unknown): (i64, i64) = shell
-            .query_row("SELECT reserved, unknown_exposure FROM impact_limit", [], |row| {
-                Ok((row.get(0)?, row.get(1)?))
-            })
+            .prepare_cached("SELECT reserved, unknown_exposure FROM impact_limit")
+            .unwrap()
+            .query_row([], |row| Ok((row.get(0)?, row.get(1)?)))
             .unwrap();
         let sum = |of: fn(Is) -> bool| {
             self.reference.known.iter().filter(|known| of(known.is)).map(|known| known.amount).sum::<i64>()
