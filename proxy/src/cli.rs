@@ -36,6 +36,7 @@ mod watch;
 mod words;
 
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
@@ -133,7 +134,9 @@ pub fn main() -> ExitCode {
             return Exit::Failed.into();
         }
     };
-    let exit = match runtime.block_on(obey(line)) {
+    // Behind a pointer: otherwise all of it is compiled once for each kind of runtime.
+    let obeyed: Pin<Box<dyn Future<Output = Result<Exit, Stop>>>> = Box::pin(obey(line));
+    let exit = match runtime.block_on(obeyed) {
         Ok(exit) => exit,
         Err(stop) => {
             print::note(&stop.message);

@@ -26,6 +26,7 @@ use crate::probe::{self, Stage};
 use crate::proof::{self, Proof};
 use crate::receive::Via;
 use crate::state::Sidecar;
+use crate::task::{self, Work};
 use crate::upstream::wire::Stream;
 use crate::upstream::{Body, whole};
 use crate::{front, logged, respond, tunnel};
@@ -38,7 +39,17 @@ pub const REQUEST_HEAD_BYTES_MAX: usize = 64 * 1024;
 pub const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
 
 /// Serves a connection to its end.
-pub async fn serve(
+pub fn serve(
+    sidecar: Arc<Sidecar>,
+    own: Arc<Own>,
+    stream: Box<dyn Stream>,
+    bound: Option<Proof>,
+    seat: Seat,
+) -> Work<()> {
+    task::apart(to_its_end(sidecar, own, stream, bound, seat))
+}
+
+async fn to_its_end(
     sidecar: Arc<Sidecar>,
     own: Arc<Own>,
     stream: Box<dyn Stream>,

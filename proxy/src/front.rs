@@ -19,6 +19,7 @@ use crate::proof::Proof;
 use crate::receive::{self, Head, Via};
 use crate::said::Answering;
 use crate::state::{Sidecar, Snapshot};
+use crate::task;
 use crate::upstream::Body;
 use crate::{adapting, git, inject, pipeline, respond, sigv4};
 
@@ -120,7 +121,7 @@ async fn read(
 async fn govern(sidecar: &Arc<Sidecar>, snapshot: &Arc<Snapshot>, asking: Asking) -> Response<Body> {
     let (authority, action) = (asking.authority.clone(), asking.action.clone());
     let (answering, waiting) = Answering::channel();
-    tokio::spawn(pipeline::govern(Arc::clone(sidecar), Arc::clone(snapshot), asking, answering));
+    task::start(pipeline::govern(Arc::clone(sidecar), Arc::clone(snapshot), asking, answering));
     let shape = snapshot
         .action(action.as_str())
         .map(|(_, adapter)| adapter)

@@ -26,6 +26,7 @@ use crate::logged::Line;
 use crate::pipeline::{self, CONNECT_TIMEOUT, Way};
 use crate::said::{Answering, Said};
 use crate::state::{Sidecar, Snapshot};
+use crate::task;
 use crate::upstream::{self, Prepared};
 use crate::{adapting, inject, reconciler};
 
@@ -71,7 +72,7 @@ pub async fn dispatch_ready(sidecar: &Arc<Sidecar>, id: &EffectId) -> Result<Let
             let (mut answering, waiting) = Answering::channel();
             answering.about(Line::approved(sidecar, &effect));
             let way = Way { rules, within, request, connecting };
-            tokio::spawn(pipeline::carry(Arc::clone(sidecar), permit, effect, way, answering));
+            task::start(pipeline::carry(Arc::clone(sidecar), permit, effect, way, answering));
             Ok(LetThrough::Sending(waiting))
         }
         ReadyClaim::Rejected(refusal, view) | ReadyClaim::Halted(refusal, view) => {
@@ -120,7 +121,7 @@ pub async fn replay(sidecar: &Arc<Sidecar>, id: &EffectId, by: &CallerName) -> R
     let (request, rules) = ready;
     let sidecar = Arc::clone(sidecar);
     let id = id.clone();
-    let task = tokio::spawn(async move {
+    let task = task::start(async move {
         sidecar.on_the_wire.fetch_add(1, Ordering::SeqCst);
         let connecting = upstream::connect(&sidecar.pool, &request, CONNECT_TIMEOUT);
         let (claim, exchange) = upstream::resend(permit, &sidecar.pool, request, connecting);

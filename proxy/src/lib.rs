@@ -54,6 +54,7 @@ pub mod secrets;
 pub mod serve;
 pub mod sigv4;
 pub mod state;
+pub mod task;
 pub mod traced;
 pub mod unpack;
 pub mod vault;

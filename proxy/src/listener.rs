@@ -17,7 +17,7 @@ use crate::peer;
 use crate::proof::Proof;
 use crate::state::Sidecar;
 use crate::upstream::wire::Stream;
-use crate::{connection, transparent};
+use crate::{connection, task, transparent};
 
 /// After a failed accept (descriptors exhausted, for example) the listener waits this long and goes on.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -158,13 +158,8 @@ pub async fn serve(
         match accepted {
             Ok(Accepted { stream, ends }) => {
                 let seat = Seat::take(&sidecar, stop.clone(), permit);
-                connections.spawn(attend(
-                    Arc::clone(&sidecar),
-                    Arc::clone(&own),
-                    stream,
-                    (door.clone(), ends),
-                    seat,
-                ));
+                let (sidecar, own) = (Arc::clone(&sidecar), Arc::clone(&own));
+                connections.spawn(task::apart(attend(sidecar, own, stream, (door.clone(), ends), seat)));
             }
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be accepted");

@@ -19,6 +19,7 @@ use crate::control::serving::Api;
 use crate::listener::{Seat, stopped};
 use crate::respond;
 use crate::state::Sidecar;
+use crate::task;
 use crate::upstream::{Body, whole};
 
 /// Where we listen ourselves.
@@ -111,7 +112,7 @@ impl Own {
     ) -> Response<Body> {
         let upgrade = hyper::upgrade::on(&mut request);
         let (own, tls) = (Arc::clone(self), sidecar.snapshot().control_tls.clone());
-        tokio::spawn(async move {
+        task::start(async move {
             let upgraded = tokio::select! {
                 upgraded = upgrade => upgraded,
                 () = stopped(&mut seat.stop) => return,

@@ -21,6 +21,7 @@ use tokio::sync::watch;
 
 use crate::listener::stopped;
 use crate::state::{Sidecar, Snapshot};
+use crate::task::{self, Work};
 use crate::{adapting, let_through, read, upstream};
 
 /// The reconciler wakes at least this often: interrupted dispatches are swept then.
@@ -49,7 +50,11 @@ pub enum LookError {
 }
 
 /// Runs until `stop` says so.
-pub async fn run(sidecar: Arc<Sidecar>, mut stop: watch::Receiver<bool>) {
+pub fn run(sidecar: Arc<Sidecar>, stop: watch::Receiver<bool>) -> Work<()> {
+    task::apart(passes(sidecar, stop))
+}
+
+async fn passes(sidecar: Arc<Sidecar>, mut stop: watch::Receiver<bool>) {
     let mut pruned_at = None;
     loop {
         // Registered before the pass: what happens during it is not missed.

@@ -15,6 +15,7 @@ use crate::listener::{self, Door, Socket, stopped};
 use crate::own::Own;
 use crate::proof::{self, Proof};
 use crate::state::Sidecar;
+use crate::task;
 
 /// Opens such ports. Holds the sidecar weakly: what hands out places must not keep the database open.
 #[derive(Clone)]
@@ -60,7 +61,7 @@ impl RunPorts {
         let (open, closed) = watch::channel(false);
         let door = Door::Run { proof, user };
         let socket = Socket::Tcp(listener);
-        tokio::spawn(serve(sidecar, own, (socket, address), door, [closed, self.stop.clone()], self.grace));
+        task::start(serve(sidecar, own, (socket, address), door, [closed, self.stop.clone()], self.grace));
         Ok(RunPort { address, _open: open })
     }
 }

@@ -25,6 +25,7 @@ use crate::reload::Files;
 use crate::run_port::RunPorts;
 use crate::sockets::{self, OwnPorts, address, bind};
 use crate::state::{Sidecar, Snapshot, SnapshotError, new_ulid};
+use crate::task;
 use crate::traced::Traces;
 use crate::vault::{Vault, VaultError};
 use crate::{control, reconciler};
@@ -145,8 +146,8 @@ pub async fn start(loaded: Loaded, options: Options) -> Result<Running, StartErr
     };
     let listeners = listen(&sidecar, &here, sockets, &stopped, options.grace);
     let background = vec![
-        tokio::spawn(reconciler::run(Arc::clone(&sidecar), stopped.clone())),
-        tokio::spawn(serving::serve(Arc::clone(&sidecar), control, api, options.grace)),
+        task::start(reconciler::run(Arc::clone(&sidecar), stopped.clone())),
+        task::start(serving::serve(Arc::clone(&sidecar), control, api, options.grace)),
     ];
     let ca_pem = trust_dir.join("ca.pem");
     Ok(Running {
@@ -173,7 +174,7 @@ fn listen(
 ) -> Vec<JoinHandle<()>> {
     let serve = |(socket, door)| {
         let (sidecar, own) = (Arc::clone(sidecar), Arc::clone(own));
-        tokio::spawn(listener::serve(sidecar, own, socket, door, stopped.clone(), grace))
+        task::start(listener::serve(sidecar, own, socket, door, stopped.clone(), grace))
     };
     sockets.into_iter().map(serve).collect()
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::task;
 use bytes::Bytes;
 use http::{Request, header};
 use http_body_util::{BodyExt, Full};
@@ -62,7 +63,7 @@ impl Traces {
     pub fn to(collector: Authority, stopped: watch::Receiver<bool>) -> Self {
         let (give, take) = mpsc::channel(WAITING_MAX);
         let dropped = Arc::new(AtomicU64::new(0));
-        tokio::spawn(send_all(collector, take, stopped, Arc::clone(&dropped)));
+        task::start(send_all(collector, take, stopped, Arc::clone(&dropped)));
         Self { give, dropped }
     }
 
@@ -131,7 +132,7 @@ async fn post(collector: &Authority, spans: Vec<Value>) -> Result<(), String> {
         TcpStream::connect((collector.host.as_str(), collector.port)).await.map_err(|error| why(&error))?;
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| why(&error))?;
-    let connection = tokio::spawn(connection);
+    let connection = task::start(connection);
     let body = json!({ "resourceSpans": [{
         "resource": { "attributes": [attribute("service.name", "oncegate".into())] },
         "scopeSpans": [{

@@ -28,6 +28,7 @@ use crate::probe::{self, Stage};
 use crate::proof::Proof;
 use crate::receive::Via;
 use crate::state::Sidecar;
+use crate::task;
 use crate::upstream::dial::{self, Destination};
 use crate::upstream::wire::Stream;
 use crate::upstream::{Body, whole};
@@ -101,7 +102,7 @@ pub fn open(
         Way::Inside(inside) => inside,
         Way::Blind => {
             let open = sidecar.metrics.tunnel("blind");
-            tokio::spawn(async move {
+            task::start(async move {
                 let _open = open;
                 // Its bytes are not read, so there is no good moment to end it at.
                 tokio::select! {
@@ -113,7 +114,7 @@ pub fn open(
         }
     };
     let open = sidecar.metrics.tunnel(inside.word());
-    tokio::spawn(async move {
+    task::start(async move {
         let _open = open;
         let host = via.authority.clone();
         if let Err(cause) = intercept(sidecar, upgrade, (via, proof), inside, seat).await {

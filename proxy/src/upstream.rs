@@ -27,6 +27,7 @@ use tokio::time::Instant;
 
 use crate::scrub::Scrubber;
 use crate::secrets::Lent;
+use crate::task;
 use dial::Destination;
 use link::Link;
 use pool::Pool;
@@ -85,11 +86,11 @@ pub type Connecting = tokio::task::JoinHandle<Result<Link, NotSent>>;
 pub fn connect(pool: &Arc<Pool>, prepared: &Prepared, connect_timeout: Duration) -> Connecting {
     if let Err(proof) = &prepared.head {
         let proof = proof.clone();
-        return tokio::spawn(async move { Err(proof) });
+        return task::start(async move { Err(proof) });
     }
     let idle = pool.take(&prepared.destination, prepared.bounds.reuse_idle_within);
     let (pool, destination) = (Arc::clone(pool), Arc::clone(&prepared.destination));
-    tokio::spawn(async move {
+    task::start(async move {
         match idle {
             Some(link) => Ok(link),
             None => pool.dial(&destination, connect_timeout).await,

@@ -19,6 +19,7 @@ use tokio_rustls::TlsConnector;
 
 use super::exit::{Exit, Stop, chain};
 use super::{Common, serve};
+use crate::task;
 use crate::upstream::wire::Stream;
 
 /// For one whole exchange; a look at the provider may take most of it.
@@ -121,7 +122,7 @@ impl Api {
         };
         let (mut sender, connection) =
             http1::handshake(TokioIo::new(stream)).await.map_err(|error| broken(&error))?;
-        let connection = tokio::spawn(connection);
+        let connection = task::start(connection);
         let request = Request::builder()
             .method(method)
             .uri(format!("{}{path}", self.prefix))

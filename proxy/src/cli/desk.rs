@@ -21,6 +21,7 @@ use crate::peer;
 use crate::run_port::{RunPort, RunPorts};
 use crate::serve::Running;
 use crate::state::Sidecar;
+use crate::task;
 
 /// Most bytes of one line.
 const LINE_BYTES_MAX: u64 = 16 * 1024;
@@ -137,7 +138,7 @@ fn socket(database: &Path) -> PathBuf {
 pub(crate) fn open(database: &Path, running: &Running) -> io::Result<Desk> {
     let path = socket(database);
     let listener = bind_private(&path)?;
-    let task = tokio::spawn(serve(listener, Arc::downgrade(running.sidecar()), Place::of(running)));
+    let task = task::start(serve(listener, Arc::downgrade(running.sidecar()), Place::of(running)));
     Ok(Desk { path, task })
 }
 
@@ -161,7 +162,7 @@ async fn serve(listener: UnixListener, sidecar: Weak<Sidecar>, place: Place) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                tokio::spawn(attend(stream, Weak::clone(&sidecar), place.clone()));
+                task::start(attend(stream, Weak::clone(&sidecar), place.clone()));
             }
             Err(error) => {
                 tracing::warn!(%error, "a run could not attach");

@@ -13,6 +13,7 @@ use oncegate_policy::authority::Authority;
 use super::answer::{ApiError, ErrorCode};
 use super::serving::OverTls;
 use crate::state::Sidecar;
+use crate::task;
 
 /// The port that a `Host` without one means.
 const HTTP_PORT: u16 = 80;
@@ -21,7 +22,7 @@ const HTTP_PORT: u16 = 80;
 /// own: neither a client that hangs up nor a panic leaves something half done or unanswered.
 pub(crate) async fn answer_always(request: Request, next: Next) -> Response {
     let id = format!("req_{}", ulid::Ulid::new());
-    let mut response = match tokio::spawn(next.run(request)).await {
+    let mut response = match task::start(next.run(request)).await {
         Ok(response) => response,
         // The panic hook has written what happened to the log; its text is not for the client.
         Err(error) => ApiError::internal("answer this request", &error).into_response(),

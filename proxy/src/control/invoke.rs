@@ -33,6 +33,7 @@ use crate::plain::{self, SaidPlain};
 use crate::respond::REPLAY_HEADER;
 use crate::said::{Answering, Said};
 use crate::state::{Sidecar, Snapshot};
+use crate::task;
 
 /// Beside the input itself, which is bounded as a proxied body is: key, links, preview.
 const AROUND_BYTES_MAX: usize = 16 * 1024;
@@ -69,7 +70,7 @@ pub(crate) async fn invoke(
     }
     let ids = asking.fresh.clone();
     let (answering, waiting) = Answering::channel();
-    tokio::spawn(pipeline::govern(Arc::clone(&sidecar), Arc::clone(&snapshot), asking, answering));
+    task::start(pipeline::govern(Arc::clone(&sidecar), Arc::clone(&snapshot), asking, answering));
     match waiting.await {
         Ok(said) => shaped(&asker.name, &name, &said, &ids),
         // The task ended without a word, which only a defect can bring about. It may have sent.
@@ -97,7 +98,7 @@ async fn plain(
         return refused(&asker.name, name, &refusal);
     }
     let (give, waiting) = oneshot::channel();
-    tokio::spawn(plain::invoke(Arc::clone(sidecar), Arc::clone(snapshot), asking, give));
+    task::start(plain::invoke(Arc::clone(sidecar), Arc::clone(snapshot), asking, give));
     match waiting.await {
         Ok(SaidPlain::Refused(refusal)) => refused(&asker.name, name, &refusal),
         Ok(SaidPlain::Record { view, repeat: true }) if view.status == PlainStatus::Running => {

@@ -20,6 +20,7 @@ use super::params::Id;
 use super::{body, show};
 use crate::let_through::{self, ANSWER_WITHIN, Replayed};
 use crate::state::Sidecar;
+use crate::task;
 
 /// Longest note, reason or reference, in characters.
 const TEXT_CHARS_MAX: usize = 4_000;
@@ -114,7 +115,7 @@ pub(crate) async fn replay(
     }
     let task = {
         let (sidecar, id, by) = (Arc::clone(&sidecar), id.clone(), asker.name.clone());
-        tokio::spawn(async move { let_through::replay(&sidecar, &id, &by).await })
+        task::start(async move { let_through::replay(&sidecar, &id, &by).await })
     };
     let replayed = match tokio::time::timeout(ANSWER_WITHIN, task).await {
         // Still listening to the provider; what it says is recorded when it comes.

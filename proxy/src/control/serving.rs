@@ -18,6 +18,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::listener::stopped;
 use crate::state::Sidecar;
+use crate::task;
 use crate::upstream::wire::Stream;
 
 /// After a failed accept (descriptors exhausted, for example) the listener waits this long and goes on.
@@ -77,10 +78,10 @@ pub async fn serve(sidecar: Arc<Sidecar>, socket: TcpListener, api: Api, grace: 
                 // Without it an answer may wait for the client's own delay; the answer comes either way.
                 stream.set_nodelay(true).ok();
                 let (api, tls) = (api.clone(), sidecar.snapshot().control_tls.clone());
-                connections.spawn(async move {
+                connections.spawn(task::apart(async move {
                     api.connection(stream, tls).await;
                     drop(permit);
-                });
+                }));
             }
             Err(error) => {
                 tracing::warn!(%error, "a connection to the API could not be accepted");

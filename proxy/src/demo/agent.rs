@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::task;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
@@ -82,7 +83,7 @@ impl Agent {
         let broken = |error: hyper::Error| format!("the proxy broke off: {error}");
         let (mut sender, connection) =
             http1::handshake(TokioIo::new(self.tunnel().await?)).await.map_err(broken)?;
-        let connection = tokio::spawn(connection);
+        let connection = task::start(connection);
         let request = Request::builder()
             .method(Method::POST)
             .uri(path)
@@ -103,7 +104,7 @@ impl Agent {
         let stream = TcpStream::connect(self.proxy).await.map_err(|error| format!("no proxy: {error}"))?;
         let (mut sender, connection) =
             http1::handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
-        tokio::spawn(connection.with_upgrades());
+        task::start(connection.with_upgrades());
         let request = Request::builder()
             .method(Method::CONNECT)
             .uri(format!("{HOST}:443"))

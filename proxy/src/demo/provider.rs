@@ -5,6 +5,7 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::task;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
@@ -51,7 +52,7 @@ impl Provider {
             TcpListener::bind(("127.0.0.1", 0)).await.map_err(|error| format!("cannot listen: {error}"))?;
         let addr = listener.local_addr().map_err(|error| format!("cannot listen: {error}"))?;
         let state = Arc::new(State::default());
-        let task = tokio::spawn(accept(listener, TlsAcceptor::from(tls), Arc::clone(&state)));
+        let task = task::start(accept(listener, TlsAcceptor::from(tls), Arc::clone(&state)));
         Ok(Self { state, addr, task })
     }
 
@@ -103,7 +104,7 @@ impl State {
 
 async fn accept(listener: TcpListener, tls: TlsAcceptor, state: Arc<State>) {
     while let Ok((stream, _)) = listener.accept().await {
-        tokio::spawn(serve(stream, tls.clone(), Arc::clone(&state)));
+        task::start(serve(stream, tls.clone(), Arc::clone(&state)));
     }
 }
 

@@ -31,6 +31,7 @@ use crate::receive::{Head, Via};
 use crate::scrub::Scrubber;
 use crate::sigv4::Payload;
 use crate::state::{Sidecar, Snapshot};
+use crate::task;
 use crate::upstream::{Body, chain, whole};
 
 /// What both sides prove with that they mean WebSockets (section 1.3).
@@ -115,7 +116,7 @@ pub async fn open(
     let provider = hyper::upgrade::on(response);
     link.let_go();
     let conversation = Conversation { sidecar: Arc::clone(sidecar), via: head.via, standing, scrubber };
-    tokio::spawn(conversation.hold(agent, provider));
+    task::start(conversation.hold(agent, provider));
     Ok(switched)
 }
 

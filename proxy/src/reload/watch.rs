@@ -16,6 +16,7 @@ use tokio::time::{Instant, timeout};
 use super::Turn;
 use crate::load;
 use crate::state::Sidecar;
+use crate::task;
 
 /// Files are read when nothing more has happened for so long: a save is several events.
 const QUIET: Duration = Duration::from_millis(200);
@@ -48,7 +49,7 @@ impl Ears {
         };
         // What was changed between the first read and now would go unnoticed otherwise.
         changed.notify_one();
-        Watching(tokio::spawn(attend(Arc::downgrade(sidecar), self.0, eyes, changed)))
+        Watching(task::start(attend(Arc::downgrade(sidecar), self.0, eyes, changed)))
     }
 }
 

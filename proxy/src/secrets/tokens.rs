@@ -23,6 +23,7 @@ use super::grant::{self, Client, Granted};
 use super::{SecretError, read};
 use crate::receive::host_value;
 use crate::state::{Sidecar, Snapshot};
+use crate::task;
 use crate::upstream::dial::Destination;
 use crate::upstream::{self, Bounds};
 use crate::vault::Vault;
@@ -158,7 +159,7 @@ pub(super) async fn lend(
     let seen = slot.ended.load(Ordering::SeqCst);
     let errand = Errand::new(snapshot, name, spec)?;
     let (sidecar, kept_in) = (Arc::clone(sidecar), Arc::clone(&slot));
-    let task = tokio::spawn(async move { errand.run(&sidecar, &kept_in, seen).await });
+    let task = task::start(async move { errand.run(&sidecar, &kept_in, seen).await });
     let minted = task.await.map_err(|_| mint_failed(name, "the mint was broken off".to_owned()))??;
     Ok(Loan { slot, minted })
 }

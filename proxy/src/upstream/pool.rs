@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::dial::{self, Destination, Dialler};
 use super::link::Link;
+use crate::task;
 
 /// Idle connections kept for one destination.
 const IDLE_PER_DESTINATION_MAX: usize = 256;
@@ -101,7 +102,7 @@ impl Pool {
                 && let Ok(runtime) = Handle::try_current()
             {
                 shelf.attended = true;
-                runtime.spawn(attend(Arc::downgrade(&self.idle)));
+                runtime.spawn(task::apart(attend(Arc::downgrade(&self.idle))));
             }
             shelf.put(key(destination), idle)
         };

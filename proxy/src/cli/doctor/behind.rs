@@ -24,6 +24,7 @@ use crate::peer;
 use crate::probe::{self, Stage};
 use crate::run_port::RunPort;
 use crate::serve::{self, Options, Running};
+use crate::task;
 
 /// For the sidecar to say what it has seen.
 const TOLD_TIMEOUT: Duration = Duration::from_secs(10);
@@ -145,7 +146,7 @@ async fn ask(proxy: SocketAddr, caller: &CallerName, token: &str, label: &str) -
     let stream = TcpStream::connect(proxy).await.map_err(|error| text(&error))?;
     let (mut sender, connection) =
         http1::handshake(TokioIo::new(stream)).await.map_err(|error| text(&error))?;
-    let connection = tokio::spawn(connection);
+    let connection = task::start(connection);
     let request = Request::get(format!("http://{}/{label}", probe::HOST))
         .header(header::HOST, probe::HOST)
         .header(
