@@ -102,6 +102,42 @@ fn what_a_failed_job_had_moved_is_moved_back_for_its_neighbours() {
     }
 }
 
+/// Two limits, of which nothing is known by heart when the commit begins that consumes on both and asks for more.
+#[test]
+fn what_a_commit_consumes_counts_in_its_own_window_only() {
+    let (memory, store, mut hand) = by_hand();
+    let limits = vec![limit("cap", Period::Day, 150), limit("month", Period::Month, 150)];
+    done(&mut hand, store.sync_limits(limits, NOON)).unwrap();
+    let granted = done(&mut hand, store.admit(memory.refund("pi_1", 50), NOON)).unwrap();
+    let Admitted::Granted { permit, .. } = granted else { panic!("there is room") };
+    // Somebody else wrote: everything is read again.
+    shell(&memory)
+        .execute_batch("UPDATE impact_limit SET amount = 151; UPDATE impact_limit SET amount = 150")
+        .unwrap();
+    let mut recorded = pin!(store.record(permit.spend(), seen(&answered(200)), NOON));
+    assert!(poll(recorded.as_mut()).is_pending());
+    let words: Vec<_> = {
+        let mut asked = [101, 100, 1].map(|amount| {
+            Box::pin(store.admit(memory.refund(&format!("pi_{}", memory.fresh()), amount), NOON))
+        });
+        assert!(asked.iter_mut().all(|admission| poll(admission.as_mut()).is_pending()));
+        assert_eq!(hand.commit(4), 4);
+        asked
+            .iter_mut()
+            .map(|admission| match poll(admission.as_mut()) {
+                Poll::Ready(answer) => word(&answer),
+                Poll::Pending => panic!("it is committed"),
+            })
+            .collect()
+    };
+    assert_eq!(words, ["limit_exceeded", "granted", "limit_exceeded"]);
+    assert!(matches!(poll(recorded.as_mut()), Poll::Ready(Ok(_))));
+    for exposure in done(&mut hand, store.exposures(NOON)).unwrap() {
+        let usage = (exposure.usage.consumed, exposure.usage.reserved);
+        assert_eq!(usage, (50, 100), "{}", exposure.limit.name);
+    }
+}
+
 #[test]
 fn what_another_hand_writes_is_seen_at_once() {
     let (memory, store, mut hand) = by_hand();
