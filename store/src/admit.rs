@@ -12,17 +12,18 @@ use oncegate_policy::preview::BoundPreview;
 use oncegate_policy::refusal::{Code, Refusal};
 use oncegate_policy::time::Timestamp;
 use rusqlite::params;
+use serde::Serialize;
 use serde_json::json;
 
 use crate::claim::{Claimed, DispatchPermit};
 use crate::error::{Fault, StoreError};
-use crate::events::Event;
+use crate::events::{Event, text_of};
 use crate::facts::{self, Asking};
 use crate::holds::{self, Reserved, Room, Wanted};
 use crate::insert::Entry;
 use crate::view::{EffectView, SecretNames, StoredRequest};
 use crate::writer::{Step, Tx};
-use crate::{Store, insert, preview, read, row};
+use crate::{Store, attempt, insert, preview, read, row};
 
 const ADMIT: Step = Step::new("admit an effect").failing_at("before_commit", "after_commit").permitting();
 /// Longest title of a question that Oncegate asks by itself, in characters.
@@ -120,7 +121,7 @@ impl Store {
     /// Nothing may be sent on any error.
     pub async fn admit(&self, new: NewEffect, now: Timestamp) -> Result<Admitted, StoreError> {
         let waiting_max = self.inner.queue_capacity;
-        let inside = self.inner.writer.write(ADMIT, waiting_max, move |tx| admit(tx, new, now)).await?;
+        let inside = self.inner.writer.write(ADMIT, waiting_max, move |tx| admit(tx, &new, now)).await?;
         Ok(match inside {
             Inside::Granted { claimed, effect } => {
                 Admitted::Granted { permit: DispatchPermit::of_committed(claimed), effect }
@@ -172,7 +173,7 @@ impl Store {
     }
 }
 
-fn admit(tx: &mut Tx<'_>, new: NewEffect, now: Timestamp) -> Result<Inside, Fault> {
+fn admit(tx: &mut Tx<'_>, new: &NewEffect, now: Timestamp) -> Result<Inside, Fault> {
     let asking = Asking {
         caller: &new.caller,
         action: &new.action,
@@ -186,15 +187,15 @@ fn admit(tx: &mut Tx<'_>, new: NewEffect, now: Timestamp) -> Result<Inside, Faul
             let effect = row::by_id(tx.connection, &id)?.ok_or(Fault::Gone { effect: id })?;
             return Ok(Inside::Repeat(effect.view));
         }
-        Decision::Refuse(refusal) => return refused(tx, &new, refusal, now),
+        Decision::Refuse(refusal) => return refused(tx, new, refusal, now),
     };
-    if let Some(refusal) = preview::refusal(tx, &new, now)? {
-        return refused(tx, &new, refusal, now);
+    if let Some(refusal) = preview::refusal(tx, new, now)? {
+        return refused(tx, new, refusal, now);
     }
-    if let Some(refusal) = unmet(tx, &new)? {
-        return refused(tx, &new, refusal, now);
+    if let Some(refusal) = unmet(tx, new)? {
+        return refused(tx, new, refusal, now);
     }
-    let entry = Entry::of(&new, retry_of, now);
+    let entry = Entry::of(new, retry_of, now);
     if let Some(lapse) = new.approval {
         let approval = ApprovalId::from_ulid(&tx.fresh_ulid(now));
         return park(tx, new, entry, approval, now.plus(lapse));
@@ -204,19 +205,18 @@ fn admit(tx: &mut Tx<'_>, new: NewEffect, now: Timestamp) -> Result<Inside, Faul
         Wanted { action: &new.action, resource: new.resource.as_deref(), impact: new.impact.as_ref() };
     match holds::room(tx, &wanted, now)? {
         Reserved::Room(room) => claim_new(tx, new, entry, &room),
-        Reserved::NoRoom(refusal) => refused(tx, &new, refusal, now),
+        Reserved::NoRoom(refusal) => refused(tx, new, refusal, now),
     }
 }
 
-/// Holds, attempt, event. Crash window: until the commit returns, no permit exists and no byte can leave; from
+/// Holds and event. Crash window: until the commit returns, no permit exists and no byte can leave; from
 /// then on a crash leaves a row that says `dispatching` with no living owner, which the sweep calls unknown.
-fn claim_new(tx: &mut Tx<'_>, new: NewEffect, entry: Entry, room: &Room) -> Result<Inside, Fault> {
+fn claim_new(tx: &mut Tx<'_>, new: &NewEffect, entry: Entry, room: &Room) -> Result<Inside, Fault> {
     let now = entry.now;
-    let key = insert::insert(tx, &new, &entry, None)?;
+    let key = insert::insert(tx, new, &entry, None)?;
     holds::take(tx, key, room)?;
-    let attempt = tx.begin_dispatch(key, now)?;
-    admitted_event(tx, "admitted", "dispatching", &new, &entry)?;
-    let claimed = tx.setting.living.claim(new.effect.clone(), attempt);
+    admitted_event(tx, "admitted", "dispatching", new, &entry)?;
+    let claimed = tx.setting.living.claim(new.effect.clone(), attempt::dispatch_key(key));
     let stage = Stage::Dispatching { claimed_at: now, owner: tx.setting.owner.clone() };
     let effect = entry.view(new, stage);
     Ok(Inside::Granted { claimed: claimed.remembering(&effect), effect })
@@ -224,14 +224,14 @@ fn claim_new(tx: &mut Tx<'_>, new: NewEffect, entry: Entry, room: &Room) -> Resu
 
 fn park(
     tx: &mut Tx<'_>,
-    new: NewEffect,
+    new: &NewEffect,
     entry: Entry,
     approval: ApprovalId,
     expires_at: Timestamp,
 ) -> Result<Inside, Fault> {
-    let key = insert::insert(tx, &new, &entry, Some((&approval, expires_at)))?;
-    ask(tx, key, &new, &approval, expires_at, entry.now)?;
-    admitted_event(tx, "parked", "awaiting_approval", &new, &entry)?;
+    let key = insert::insert(tx, new, &entry, Some((&approval, expires_at)))?;
+    ask(tx, key, new, &approval, expires_at, entry.now)?;
+    admitted_event(tx, "parked", "awaiting_approval", new, &entry)?;
     Ok(Inside::Parked(entry.view(new, Stage::AwaitingApproval { approval, expires_at })))
 }
 
@@ -278,8 +278,25 @@ pub(crate) fn refusal_event(
         text: Some(&refusal.sentence),
         detail: json!({
             "action": action.map(ActionName::as_str), "code": refusal.code.word(), "in_the_way": in_the_way,
-        }),
+        })
+        .to_string(),
     })
+}
+
+/// What the chain keeps of an admission, in the order of the alphabet.
+#[derive(Serialize)]
+struct AdmittedDetail<'a> {
+    action: &'a str,
+    amount: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    credential: Option<&'a SecretNames>,
+    fingerprint: &'a str,
+    invocation: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    preview: Option<&'a str>,
+    provider_key: &'a str,
+    request: &'a str,
+    unit: Option<&'a str>,
 }
 
 fn admitted_event(
@@ -289,21 +306,17 @@ fn admitted_event(
     new: &NewEffect,
     entry: &Entry,
 ) -> Result<(), Fault> {
-    let mut detail = json!({
-        "invocation": new.invocation.as_str(),
-        "action": new.action.as_str(),
-        "fingerprint": new.asked.fingerprint.as_str(),
-        "request": row::to_hex(&entry.digest),
-        "provider_key": new.provider_key,
-        "amount": new.impact.as_ref().and_then(|impact| impact.amount),
-        "unit": new.impact.as_ref().map(|impact| impact.dimension.unit()),
+    let detail = text_of(&AdmittedDetail {
+        action: new.action.as_str(),
+        amount: new.impact.as_ref().and_then(|impact| impact.amount),
+        credential: Some(&new.credential).filter(|names| !names.is_empty()),
+        fingerprint: new.asked.fingerprint.as_str(),
+        invocation: new.invocation.as_str(),
+        preview: new.preview.as_ref().map(|bound| bound.id.as_str()),
+        provider_key: &new.provider_key,
+        request: &row::to_hex(&entry.digest),
+        unit: new.impact.as_ref().map(|impact| impact.dimension.unit()),
     });
-    if let (Some(bound), Some(members)) = (&new.preview, detail.as_object_mut()) {
-        members.insert("preview".to_owned(), bound.id.as_str().into());
-    }
-    if let (false, Some(members)) = (new.credential.is_empty(), detail.as_object_mut()) {
-        members.insert("credential".to_owned(), json!(new.credential));
-    }
     let (effect, author) = (Some(&new.effect), Some(new.caller.as_str()));
     tx.append(&Event { at: entry.now, kind, effect, stage: Some(stage), author, text: None, detail })
 }

@@ -260,7 +260,7 @@ fn decided_event(
         stage: asked.effect.as_ref().map(|_| stage),
         author: Some(author),
         text: Some(text),
-        detail: json!({ "approval": asked.id.as_str() }),
+        detail: json!({ "approval": asked.id.as_str() }).to_string(),
     })
 }
 
@@ -287,7 +287,7 @@ fn request(tx: &mut Tx<'_>, new: &NewApproval, now: Timestamp) -> Result<Approva
         stage: None,
         author: Some(new.caller.as_str()),
         text: None,
-        detail: json!({ "approval": id.as_str(), "title": new.title }),
+        detail: json!({ "approval": id.as_str(), "title": new.title }).to_string(),
     })?;
     let made = by_id(tx.connection, &id)?;
     made.ok_or_else(|| Fault::Unreadable { what: "approval", found: id.to_string() })

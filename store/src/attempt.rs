@@ -1,10 +1,13 @@
-//! Attempts and the keys that they have: their effect's, with a number behind it.
+//! Attempts and the keys that they have: their effect's, with a number behind it. A dispatch is no row while its effect
+//! says `dispatching`: whose it is and since when stands there.
 
+use oncegate_policy::effect::Stage;
 use oncegate_policy::id::{AttemptId, EffectId};
 use oncegate_policy::time::Timestamp;
 use rusqlite::{Connection, params};
 
 use crate::error::Fault;
+use crate::record::Seen;
 use crate::row::{self, Effect};
 use crate::view::EffectView;
 use crate::writer::Tx;
@@ -16,6 +19,16 @@ pub(crate) const BITS: u32 = 20;
 const UNDECIDED_MAX: i64 = 4_096;
 /// The highest number of an attempt.
 const NUMBER_MAX: i64 = (1 << BITS) - 1;
+
+/// The key of an effect's one dispatch: there cannot be two.
+pub(crate) fn dispatch_key(effect: i64) -> i64 {
+    effect << BITS
+}
+
+/// Whether it is the key of a dispatch.
+pub(crate) fn is_dispatch(attempt: i64) -> bool {
+    attempt & NUMBER_MAX == 0
+}
 
 /// A dispatch's id is its effect's own, with another beginning: there cannot be two.
 pub(crate) fn dispatch_id(effect: &EffectId) -> AttemptId {
@@ -45,15 +58,45 @@ pub(crate) fn effect_of(connection: &Connection, attempt: i64, id: &EffectId) ->
 }
 
 impl Tx<'_> {
-    /// The one dispatch attempt of an effect. Its key and its id are the effect's own, so that there cannot be two.
-    pub(crate) fn begin_dispatch(&self, effect: i64, now: Timestamp) -> Result<i64, Fault> {
-        let key = effect << BITS;
+    /// A row for a dispatch that nobody has seen the end of, before its effect stops to say `dispatching`.
+    pub(crate) fn note_dispatch(&self, effect: &Effect) -> Result<(), Fault> {
         self.connection
             .prepare_cached(
-                "INSERT INTO attempt (key, effect, kind, run, started_at) VALUES (?1, ?2, 'dispatch', ?3, ?4)",
+                "INSERT INTO attempt (key, effect, kind, run, started_at)
+                 SELECT key << 20, key, 'dispatch', run, claimed_at FROM effect WHERE key = ?1",
             )?
-            .execute(params![key, effect, self.setting.run, now.0])?;
-        Ok(key)
+            .execute([effect.key])?;
+        Ok(())
+    }
+
+    /// What was seen of one attempt, once.
+    pub(crate) fn end_attempt(
+        &self,
+        effect: &Effect,
+        attempt: i64,
+        seen: &Seen,
+        now: Timestamp,
+    ) -> Result<(), Fault> {
+        let statement = match &effect.view.stage {
+            Stage::Dispatching { .. } => {
+                "INSERT INTO attempt (key, effect, kind, run, started_at, ended_at, verdict, seen, step, cause, status, digest)
+                 VALUES (?1, ?1 >> 20, 'dispatch', (SELECT run FROM effect WHERE key = ?1 >> 20),
+                     (SELECT claimed_at FROM effect WHERE key = ?1 >> 20), ?2, ?3, ?4, ?5, ?6, ?7, ?8)"
+            }
+            Stage::AwaitingApproval { .. }
+            | Stage::Ready
+            | Stage::Reconciling { .. }
+            | Stage::Settled(_)
+            | Stage::Rejected(_) => {
+                "UPDATE attempt SET ended_at = ?2, verdict = ?3, seen = ?4, step = ?5, cause = ?6, status = ?7, digest = ?8
+                 WHERE key = ?1"
+            }
+        };
+        let (step, cause, status) = seen.columns();
+        let columns =
+            params![attempt, now.0, seen.verdict.word(), seen.word(), step, cause, status, seen.digest()];
+        self.connection.prepare_cached(statement)?.execute(columns)?;
+        Ok(())
     }
 
     /// The key of an effect's next attempt that is no dispatch. `None` when there is none left, and for a look that

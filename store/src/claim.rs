@@ -190,6 +190,15 @@ impl Living {
         self.rows().get(&row).is_some_and(|alive| alive.strong_count() > 0)
     }
 
+    /// The rows that were given out and that nobody holds any more, in order.
+    pub(crate) fn abandoned(&self) -> Vec<i64> {
+        let rows = self.rows();
+        let mut abandoned: Vec<_> =
+            rows.iter().filter(|(_, alive)| alive.strong_count() == 0).map(|(row, _)| *row).collect();
+        abandoned.sort_unstable();
+        abandoned
+    }
+
     /// Forgets a row that ended.
     pub(crate) fn forget(&self, row: i64) {
         self.rows().remove(&row);

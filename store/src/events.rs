@@ -4,7 +4,7 @@ use oncegate_policy::id::EffectId;
 use oncegate_policy::time::Timestamp;
 use rusqlite::types::FromSqlError;
 use rusqlite::{Connection, OptionalExtension, params};
-use serde_json::Value;
+use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use crate::error::Fault;
@@ -22,7 +22,8 @@ pub(crate) struct Event<'a> {
     pub(crate) author: Option<&'a str>,
     /// The fact in words, when this is evidence.
     pub(crate) text: Option<&'a str>,
-    pub(crate) detail: Value,
+    /// JSON.
+    pub(crate) detail: String,
 }
 
 /// The end of the chain.
@@ -42,9 +43,16 @@ impl Head {
 
     /// Writes the end down, once per commit, so that a cut tail is noticed.
     pub(crate) fn keep(&self, connection: &Connection) -> rusqlite::Result<()> {
-        let mut statement = connection.prepare_cached("UPDATE chain_head SET seq = ?1, hash = ?2")?;
+        let mut statement =
+            connection.prepare_cached("UPDATE chain_head SET seq = ?1, hash = ?2 WHERE one = 1")?;
         statement.execute(params![self.seq, self.hash]).map(drop)
     }
+}
+
+/// A detail that is written for each governed write: without a tree of JSON in between.
+pub(crate) fn text_of(detail: &impl Serialize) -> String {
+    // Fails on maps without text for keys, and on a writer that does: there is neither.
+    serde_json::to_string(detail).unwrap_or_default()
 }
 
 impl Tx<'_> {
@@ -58,7 +66,7 @@ impl Tx<'_> {
             stage: event.stage,
             author: event.author,
             text: event.text,
-            detail: &event.detail.to_string(),
+            detail: &event.detail,
         };
         let hash = row.hash(&self.head.hash);
         self.connection

@@ -43,9 +43,10 @@ macro_rules! known {
 
 const UNDER_CALLER_KEY: &str = known!("caller = ?1 AND action = ?2 AND caller_key = ?3");
 const UNDER_DECLARED_KEY: &str = known!("action = ?1 AND declared_key = ?2 ORDER BY key DESC LIMIT 1");
+/// Any of them is in the way: to find the oldest would cost SQLite a table to sort them in.
 const OPEN_ON_SUBJECT: &str = known!(
     "action = ?1 AND subject = ?2 AND subject IS NOT NULL
-         AND stage NOT IN ('settled', 'rejected') AND stage <> 'awaiting_approval' ORDER BY key LIMIT 1"
+         AND stage NOT IN ('settled', 'rejected') AND stage <> 'awaiting_approval' LIMIT 1"
 );
 const RETRY_TARGET: &str = known!("invocation = ?1 AND action = ?2");
 /// Among what is open of the action, which is little, and not among all that was ever identical.

@@ -43,7 +43,7 @@ impl Store {
             )?;
             tx.tally.forget_halt();
             event(tx, "halted", &halt.by, &halt.reason, now)?;
-            Ok(halt)
+            Ok(halt.clone())
         };
         self.inner.writer.write(HALT, usize::MAX, verb).await
     }
@@ -97,5 +97,13 @@ fn event(
     now: Timestamp,
 ) -> Result<(), Fault> {
     let (author, text) = (Some(by.as_str()), Some(text));
-    tx.append(&Event { at: now, kind, effect: None, stage: None, author, text, detail: json!({}) })
+    tx.append(&Event {
+        at: now,
+        kind,
+        effect: None,
+        stage: None,
+        author,
+        text,
+        detail: json!({}).to_string(),
+    })
 }

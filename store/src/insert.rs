@@ -30,26 +30,26 @@ impl Entry {
     }
 
     /// The effect as it was inserted, without reading it back.
-    pub(crate) fn view(self, new: NewEffect, stage: Stage) -> EffectView {
+    pub(crate) fn view(self, new: &NewEffect, stage: Stage) -> EffectView {
         let (claimed_at, approval) = match &stage {
             Stage::Dispatching { claimed_at, .. } => (Some(*claimed_at), None),
             Stage::AwaitingApproval { approval, .. } => (None, Some(approval.clone())),
             Stage::Ready | Stage::Reconciling { .. } | Stage::Settled(_) | Stage::Rejected(_) => (None, None),
         };
         EffectView {
-            id: new.effect,
-            invocation: new.invocation,
-            caller: new.caller,
-            action: new.action,
+            id: new.effect.clone(),
+            invocation: new.invocation.clone(),
+            caller: new.caller.clone(),
+            action: new.action.clone(),
             listener: new.listener.to_owned(),
             stage,
-            subject: new.subject,
-            resource: new.resource,
-            impact: new.impact,
-            provider_key: new.provider_key,
-            caller_key: new.asked.caller_key.map(|key| key.text),
-            declared_key: new.asked.declared_key,
-            fingerprint: new.asked.fingerprint,
+            subject: new.subject.clone(),
+            resource: new.resource.clone(),
+            impact: new.impact.clone(),
+            provider_key: new.provider_key.clone(),
+            caller_key: new.asked.caller_key.as_ref().map(|key| key.text.clone()),
+            declared_key: new.asked.declared_key.clone(),
+            fingerprint: new.asked.fingerprint.clone(),
             request_digest: row::to_hex(&self.digest),
             target: self.target,
             response: None,
@@ -63,11 +63,11 @@ impl Entry {
             replay_until: new.replay_until,
             retry_of: self.retry_of,
             retried_by: None,
-            compensates: new.compensates,
+            compensates: new.compensates.clone(),
             approval,
-            preview: new.preview.map(|bound| bound.id),
-            drill: new.drill,
-            credential: Some(new.credential),
+            preview: new.preview.as_ref().map(|bound| bound.id.clone()),
+            drill: new.drill.clone(),
+            credential: Some(new.credential.clone()),
         }
     }
 }

@@ -41,7 +41,7 @@ impl Step {
 /// A verb with the one who waits for it.
 pub(crate) trait Job: Send {
     fn step(&self) -> Step;
-    /// Whether what it wrote is to be kept.
+    /// Whether what it wrote is to be kept. Run again when its transaction was rolled back on account of another one.
     fn run(&mut self, tx: &mut Tx<'_>) -> bool;
     /// It is not run, for this reason.
     fn refuse(&mut self, fault: Fault);
@@ -68,7 +68,7 @@ impl<T, F> Verb<T, F> {
 impl<T, F> Job for Verb<T, F>
 where
     T: Send,
-    F: FnOnce(&mut Tx<'_>) -> Result<T, Fault> + Send,
+    F: FnMut(&mut Tx<'_>) -> Result<T, Fault> + Send,
 {
     fn step(&self) -> Step {
         self.step
@@ -76,7 +76,9 @@ where
 
     fn run(&mut self, tx: &mut Tx<'_>) -> bool {
         let step = self.step.words;
-        self.done = self.verb.take().map(|verb| verb(tx).map_err(|fault| StoreError::Failed { step, fault }));
+        if let Some(verb) = &mut self.verb {
+            self.done = Some(verb(tx).map_err(|fault| StoreError::Failed { step, fault }));
+        }
         matches!(self.done, Some(Ok(_)))
     }
 

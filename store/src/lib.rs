@@ -7,6 +7,7 @@
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use oncegate_policy::id::OwnerId;
@@ -89,6 +90,8 @@ struct Inner {
     reader: read::Reader,
     writer: writer::Writer,
     living: Arc<claim::Living>,
+    /// Whether what earlier runs have left dispatching is swept: this run adds nothing to it.
+    swept_earlier: AtomicBool,
     living_plain: Arc<claim::Living>,
     owner: OwnerId,
     schedule: Schedule,

@@ -98,7 +98,7 @@ impl Store {
                 return Ok(ChangedLimit::Missing);
             };
             let mut changed = there.limit.clone();
-            changed.name = name.unwrap_or(changed.name);
+            changed.name = name.clone().unwrap_or(changed.name);
             changed.amount = amount.unwrap_or(changed.amount);
             if by_name(tx.connection, &changed.name)?.is_some_and(|named| named.key != there.key) {
                 return Ok(ChangedLimit::NameTaken);
@@ -263,6 +263,7 @@ fn event(
     if let Some(members) = detail.as_object_mut() {
         members.insert("limit".to_owned(), id.as_str().into());
     }
+    let detail = detail.to_string();
     tx.append(&Event { at: now, kind, effect: None, stage: None, author: None, text: None, detail })
 }
 

@@ -313,7 +313,7 @@ fn fact<'a>(finding: &Finding, text: &'a str, by: &'a str) -> Fact<'a> {
         kind: "looked",
         author: Some(by),
         text,
-        detail: json!({ "found": word(finding), "reference": reference(finding) }),
+        detail: json!({ "found": word(finding), "reference": reference(finding) }).to_string(),
     }
 }
 

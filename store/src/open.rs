@@ -3,6 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use oncegate_policy::id::OwnerId;
@@ -145,6 +146,7 @@ impl Shared {
             writer,
             reader,
             living,
+            swept_earlier: AtomicBool::new(false),
             living_plain,
             owner,
             schedule: options.schedule,

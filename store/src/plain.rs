@@ -136,7 +136,7 @@ impl Store {
     /// sent on any error.
     pub async fn begin_plain(&self, new: NewPlain, now: Timestamp) -> Result<Begun, StoreError> {
         let waiting_max = self.inner.queue_capacity;
-        let inside = self.inner.writer.write(BEGIN, waiting_max, move |tx| begin(tx, new, now)).await?;
+        let inside = self.inner.writer.write(BEGIN, waiting_max, move |tx| begin(tx, &new, now)).await?;
         Ok(match inside {
             Inside::Fresh { claimed, invocation } => {
                 Begun::Fresh { permit: PlainPermit::of_committed(claimed), invocation }
@@ -190,10 +190,10 @@ impl read::Reader {
     }
 }
 
-fn begin(tx: &mut Tx<'_>, new: NewPlain, now: Timestamp) -> Result<Inside, Fault> {
+fn begin(tx: &mut Tx<'_>, new: &NewPlain, now: Timestamp) -> Result<Inside, Fault> {
     let reads = ["GET", "HEAD", "OPTIONS"].contains(&new.method.as_str());
     let asked = AskedPlain { fingerprint: new.fingerprint.clone(), retry_of: new.retry_of.clone(), reads };
-    match decide(&asked, &look::facts(tx.connection, &new)?) {
+    match decide(&asked, &look::facts(tx.connection, new)?) {
         PlainDecision::New => {}
         PlainDecision::Repeat(id) => {
             let known = look::by_id(tx.connection, &id)?.ok_or_else(|| gone(&id))?;
@@ -205,7 +205,7 @@ fn begin(tx: &mut Tx<'_>, new: NewPlain, now: Timestamp) -> Result<Inside, Fault
         }
     }
     let target = insert::target(&new.method, &new.url);
-    let key = insert_row(tx, &new, &target, now)?;
+    let key = insert_row(tx, new, &target, now)?;
     // Crash window: as at an admission, no permit exists before the commit; after it a crash leaves a row that says
     // `running` with no living owner, which the sweep calls unknown.
     let detail =
@@ -243,14 +243,14 @@ fn insert_row(tx: &Tx<'_>, new: &NewPlain, target: &str, now: Timestamp) -> Resu
     Ok(key)
 }
 
-fn running(new: NewPlain, target: String, now: Timestamp) -> PlainView {
+fn running(new: &NewPlain, target: String, now: Timestamp) -> PlainView {
     PlainView {
-        id: new.invocation,
-        caller: new.caller,
-        action: new.action,
+        id: new.invocation.clone(),
+        caller: new.caller.clone(),
+        action: new.action.clone(),
         listener: new.listener.to_owned(),
-        fingerprint: new.fingerprint,
-        caller_key: new.caller_key,
+        fingerprint: new.fingerprint.clone(),
+        caller_key: new.caller_key.clone(),
         target,
         status: PlainStatus::Running,
         created_at: now,
@@ -259,7 +259,7 @@ fn running(new: NewPlain, target: String, now: Timestamp) -> PlainView {
         last_loss: None,
         never_sent: None,
         resolution: None,
-        retry_of: new.retry_of,
+        retry_of: new.retry_of.clone(),
         retried_by: None,
     }
 }
@@ -319,6 +319,7 @@ fn event(
     if let Some(members) = detail.as_object_mut() {
         members.insert("invocation".to_owned(), id.as_str().into());
     }
+    let detail = detail.to_string();
     tx.append(&Event { at: now, kind, effect: None, stage: None, author, text, detail })
 }
 

@@ -115,7 +115,7 @@ impl Store {
                 return Ok(CreatedPreview::TooLarge { what, bytes_max });
             }
         }
-        let verb = move |tx: &mut Tx<'_>| create(tx, new, &input, &document, now);
+        let verb = move |tx: &mut Tx<'_>| create(tx, &new, &input, &document, now);
         self.inner.writer.write(CREATE, self.inner.queue_capacity, verb).await
     }
 
@@ -141,7 +141,7 @@ impl read::Reader {
 
 fn create(
     tx: &mut Tx<'_>,
-    new: NewPreview,
+    new: &NewPreview,
     input: &str,
     document: &str,
     now: Timestamp,
@@ -156,7 +156,7 @@ fn create(
         return Ok(CreatedPreview::TooMany);
     }
     if let Some(earlier) = &new.refreshed_from
-        && !supersede(tx, earlier, &new, now)?
+        && !supersede(tx, earlier, new, now)?
     {
         return Ok(CreatedPreview::NothingToRefresh);
     }
@@ -181,15 +181,15 @@ fn create(
         ])?;
     Ok(CreatedPreview::Created(Box::new(PreviewView {
         id,
-        caller: new.caller,
-        action: new.action,
+        caller: new.caller.clone(),
+        action: new.action.clone(),
         basis: new.basis,
-        fingerprint: new.fingerprint,
-        input: new.input,
-        document: new.document,
+        fingerprint: new.fingerprint.clone(),
+        input: new.input.clone(),
+        document: new.document.clone(),
         created_at: now,
         expires_at: new.expires_at,
-        refreshed_from: new.refreshed_from,
+        refreshed_from: new.refreshed_from.clone(),
         superseded_at: None,
         used_by: None,
     })))

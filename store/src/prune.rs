@@ -207,7 +207,7 @@ pub(crate) fn erased_event(
     if answers == 0 {
         return Ok(());
     }
-    let detail = json!({ "answers": answers, "kept_before": oldest.0 });
+    let detail = json!({ "answers": answers, "kept_before": oldest.0 }).to_string();
     let kind = "answers_erased";
     tx.append(&Event { at: now, kind, effect: None, stage: None, author: None, text: None, detail })
 }
@@ -263,7 +263,7 @@ fn effects(tx: &mut Tx<'_>, slice: &[Ended], now: Timestamp) -> Result<(u64, u64
             stage: removed.then_some("pruned"),
             author: None,
             text: None,
-            detail: json!({ "removed": removed }),
+            detail: json!({ "removed": removed }).to_string(),
         })?;
     }
     Ok((shortened, gone))

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use oncegate_policy::effect::Outcome;
+use oncegate_policy::effect::{Outcome, Stage};
 use oncegate_policy::id::{AttemptId, EffectId, InvocationId, LimitId};
 use oncegate_policy::time::Timestamp;
 use rusqlite::{Connection, params};
@@ -202,7 +202,7 @@ fn attempts(connection: &Connection, effect: &Effect) -> Result<Vec<AttemptView>
         "SELECT id, kind, author, started_at, ended_at, verdict, seen, step, cause, status, digest
          FROM attempt WHERE key BETWEEN ?1 << 20 AND (?1 << 20) + 1048575 ORDER BY key",
     )?;
-    collect(&mut statement.query([effect.key])?, |columns| {
+    let mut attempts = collect(&mut statement.query([effect.key])?, |columns| {
         Ok(AttemptView {
             id: columns
                 .maybe("attempt id", AttemptId::parse)?
@@ -218,7 +218,12 @@ fn attempts(connection: &Connection, effect: &Effect) -> Result<Vec<AttemptView>
             status: columns.next()?,
             digest: columns.next::<Option<Vec<u8>>>()?.map(|digest| row::to_hex(&digest)),
         })
-    })
+    })?;
+    if let Stage::Dispatching { claimed_at, .. } = &effect.view.stage {
+        // No row of its own before something was seen of it.
+        attempts.insert(0, AttemptView::dispatching(attempt::dispatch_id(&effect.view.id), *claimed_at));
+    }
+    Ok(attempts)
 }
 
 fn evidence(connection: &Connection, effect: &EffectId) -> Result<Vec<EvidenceView>, Fault> {

@@ -15,7 +15,7 @@ use crate::read::{collect, depends_on};
 use crate::row::{self, Effect};
 use crate::view::{EffectView, StoredRequest};
 use crate::writer::{Step, Tx};
-use crate::{Store, approval, facts};
+use crate::{Store, approval, attempt, facts};
 
 const CLAIM: Step =
     Step::new("claim an approved effect").failing_at("before_commit", "after_commit").permitting();
@@ -150,7 +150,6 @@ fn claim(tx: &mut Tx<'_>, effect: &Effect, now: Timestamp) -> Result<Inside, Fau
         )?
         .execute(params![effect.key, now.0, tx.setting.run, waited])?;
     holds::take(tx, effect.key, &room)?;
-    let attempt = tx.begin_dispatch(effect.key, now)?;
     tx.append(&Event {
         at: now,
         kind: "claimed",
@@ -158,9 +157,9 @@ fn claim(tx: &mut Tx<'_>, effect: &Effect, now: Timestamp) -> Result<Inside, Fau
         stage: Some("dispatching"),
         author: None,
         text: None,
-        detail: json!({}),
+        detail: json!({}).to_string(),
     })?;
-    let claimed = tx.setting.living.claim(effect.view.id.clone(), attempt);
+    let claimed = tx.setting.living.claim(effect.view.id.clone(), attempt::dispatch_key(effect.key));
     Ok(Inside::Granted { claimed, effect: tx.again(effect)? })
 }
 
@@ -210,7 +209,7 @@ fn reject(tx: &mut Tx<'_>, effect: &Effect, refusal: &Refusal, now: Timestamp) -
         stage: Some("rejected"),
         author: None,
         text: Some(&refusal.sentence),
-        detail: json!({ "code": refusal.code.word() }),
+        detail: json!({ "code": refusal.code.word() }).to_string(),
     })?;
     tx.again(effect)
 }

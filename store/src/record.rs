@@ -4,12 +4,13 @@ use oncegate_policy::classify::Verdict;
 use oncegate_policy::effect::{SettledResult, Stage, Verification};
 use oncegate_policy::exchange::{Exchange, Loss};
 use oncegate_policy::time::Timestamp;
-use rusqlite::params;
+use serde::Serialize;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use crate::claim::Claim;
 use crate::error::{Fault, StoreError};
+use crate::events::text_of;
 use crate::holds::Ending;
 use crate::row::{self, Effect};
 use crate::settle::{End, Fact};
@@ -54,6 +55,14 @@ pub(crate) enum SeenExchange {
     NotSent(NeverSent),
     Answered { answer: StoredResponse, digest: [u8; 32] },
     Lost(Loss),
+}
+
+/// What the chain keeps of an answer, in the order of the alphabet.
+#[derive(Serialize)]
+struct AnsweredDetail<'a> {
+    body: &'a str,
+    status: u16,
+    verdict: &'a str,
 }
 
 impl Seen {
@@ -109,14 +118,27 @@ impl Seen {
     }
 
     pub(crate) fn detail(&self) -> serde_json::Value {
+        let verdict = self.verdict.word();
         match &self.exchange {
-            SeenExchange::NotSent(proof) => json!({ "verdict": self.verdict.word(), "step": proof.step }),
+            SeenExchange::NotSent(proof) => json!({ "verdict": verdict, "step": proof.step }),
             SeenExchange::Answered { answer, digest } => {
-                json!({ "verdict": self.verdict.word(), "status": answer.status, "body": row::to_hex(digest) })
+                json!({ "verdict": verdict, "status": answer.status, "body": row::to_hex(digest) })
             }
             SeenExchange::Lost(loss) => {
-                json!({ "verdict": self.verdict.word(), "phase": loss.phase.word(), "status": loss.status })
+                json!({ "verdict": verdict, "phase": loss.phase.word(), "status": loss.status })
             }
+        }
+    }
+
+    /// The same as text.
+    pub(crate) fn detail_text(&self) -> String {
+        match &self.exchange {
+            SeenExchange::Answered { answer, digest } => text_of(&AnsweredDetail {
+                body: &row::to_hex(digest),
+                status: answer.status,
+                verdict: self.verdict.word(),
+            }),
+            SeenExchange::NotSent(_) | SeenExchange::Lost(_) => self.detail().to_string(),
         }
     }
 
@@ -126,6 +148,14 @@ impl Seen {
             SeenExchange::NotSent(proof) => (Some(&proof.step), Some(&proof.cause), None),
             SeenExchange::Answered { answer, .. } => (None, None, Some(answer.status)),
             SeenExchange::Lost(loss) => (Some(loss.phase.word()), Some(&loss.cause), loss.status),
+        }
+    }
+
+    /// SHA-256 of the answer's body.
+    pub(crate) fn digest(&self) -> Option<[u8; 32]> {
+        match &self.exchange {
+            SeenExchange::Answered { digest, .. } => Some(*digest),
+            SeenExchange::NotSent(_) | SeenExchange::Lost(_) => None,
         }
     }
 
@@ -162,7 +192,13 @@ impl Store {
             if !matches!(effect.view.stage, Stage::Dispatching { .. }) {
                 return Ok(effect.view);
             }
-            let fact = Fact { kind: "unanswered", author: Some("dispatch"), text: &why, detail: json!({}) };
+            tx.note_dispatch(&effect)?;
+            let fact = Fact {
+                kind: "unanswered",
+                author: Some("dispatch"),
+                text: &why,
+                detail: json!({}).to_string(),
+            };
             tx.unknown(&mut effect, fact, now)?;
             Ok(effect.view)
         };
@@ -181,9 +217,9 @@ impl Store {
         now: Timestamp,
     ) -> Result<EffectView, StoreError> {
         let (attempt, id) = (claim.claimed.attempt, claim.effect().clone());
-        let remembered = claim.claimed.remembered.take();
+        let mut remembered = claim.claimed.remembered.take();
         let verb = move |tx: &mut Tx<'_>| {
-            let mut effect = attempt::effect_of_claim(tx.connection, attempt, &id, remembered)?;
+            let mut effect = attempt::effect_of_claim(tx.connection, attempt, &id, remembered.take())?;
             record(tx, &mut effect, attempt, &seen, now)?;
             Ok(effect.view)
         };
@@ -223,7 +259,8 @@ fn record(
             format!("late, {} s after the effect became unknown: {}", now.since(since).as_secs(), seen.text())
         }
     };
-    let fact = Fact { kind: seen.word(), author: Some(seen.author()), text: &text, detail: seen.detail() };
+    let fact =
+        Fact { kind: seen.word(), author: Some(seen.author()), text: &text, detail: seen.detail_text() };
     if let SeenExchange::Answered { answer, .. } = &seen.exchange {
         tx.keep_response(effect, answer.clone(), now)?;
     }
@@ -245,7 +282,8 @@ pub(crate) fn too_late(
     let agrees = seen.verdict.word() == outcome || seen.verdict == Verdict::Unknown;
     let remark = if agrees { "" } else { "; this CONTRADICTS the recorded outcome, which stays" };
     let text = format!("late, after the effect was settled as {outcome}: {}{remark}", seen.text());
-    let fact = Fact { kind: seen.word(), author: Some(seen.author()), text: &text, detail: seen.detail() };
+    let fact =
+        Fact { kind: seen.word(), author: Some(seen.author()), text: &text, detail: seen.detail_text() };
     tx.note_fact(effect, fact, now)?;
     if let SeenExchange::Answered { answer, .. } = &seen.exchange
         && seen.verdict.word() == outcome
@@ -267,28 +305,12 @@ pub(crate) fn end_dispatch(
     seen: &Seen,
     now: Timestamp,
 ) -> Result<(), Fault> {
-    end_attempt(tx, attempt, seen, now)?;
+    tx.end_attempt(effect, attempt, seen, now)?;
     let view = &mut effect.view;
     (view.last_loss, view.never_sent) = match &seen.exchange {
         SeenExchange::NotSent(proof) => (None, Some(proof.clone())),
         SeenExchange::Lost(loss) => (Some(loss.clone()), None),
         SeenExchange::Answered { .. } => (None, None),
     };
-    Ok(())
-}
-
-/// What was seen of one attempt, once.
-pub(crate) fn end_attempt(tx: &Tx<'_>, attempt: i64, seen: &Seen, now: Timestamp) -> Result<(), Fault> {
-    let (step, cause, status) = seen.columns();
-    let digest = match &seen.exchange {
-        SeenExchange::Answered { digest, .. } => Some(*digest),
-        SeenExchange::NotSent(_) | SeenExchange::Lost(_) => None,
-    };
-    tx.connection
-        .prepare_cached(
-            "UPDATE attempt SET ended_at = ?2, verdict = ?3, seen = ?4, step = ?5, cause = ?6, status = ?7, digest = ?8
-             WHERE key = ?1",
-        )?
-        .execute(params![attempt, now.0, seen.verdict.word(), seen.word(), step, cause, status, digest])?;
     Ok(())
 }

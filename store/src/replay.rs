@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::claim::{Claimed, ReplayClaim, ReplayPermit};
 use crate::error::{Fault, StoreError};
 use crate::ready::{PreparedRequest, prepared};
-use crate::record::{Seen, SeenExchange, end_attempt, too_late};
+use crate::record::{Seen, SeenExchange, too_late};
 use crate::row::{self, Effect};
 use crate::settle::Fact;
 use crate::view::{EffectView, ResponseSource};
@@ -148,7 +148,7 @@ fn begin(tx: &mut Tx<'_>, effect: Effect, by: &CallerName, now: Timestamp) -> Re
         )?
         .execute(params![attempt, attempt_id.as_str(), key, by.as_str(), tx.setting.run, now.0])?;
     let text = format!("replay under provider key {} begun by {by}", effect.view.provider_key);
-    let fact = Fact { kind: "replay", author: Some(by.as_str()), text: &text, detail: json!({}) };
+    let fact = Fact { kind: "replay", author: Some(by.as_str()), text: &text, detail: json!({}).to_string() };
     tx.note_fact(&effect, fact, now)?;
     let prepared = prepared(tx.connection, effect)?.ok_or_else(|| Fault::Gone { effect: id.clone() })?;
     Ok(Inside::Granted { claimed: tx.setting.living.claim(id, attempt), prepared })
@@ -192,7 +192,7 @@ fn record(
     seen: &Seen,
     now: Timestamp,
 ) -> Result<(), Fault> {
-    end_attempt(tx, attempt, seen, now)?;
+    tx.end_attempt(effect, attempt, seen, now)?;
     if !matches!(effect.view.stage, Stage::Reconciling { .. }) {
         return too_late(tx, effect, seen, now);
     }
@@ -205,7 +205,7 @@ fn record(
     };
     let remark = if settles.is_some() { "" } else { "; this says nothing of the first try" };
     let text = format!("replay: {}{remark}", seen.text());
-    let fact = Fact { kind: "replayed", author: Some("provider"), text: &text, detail: seen.detail() };
+    let fact = Fact { kind: "replayed", author: Some("provider"), text: &text, detail: seen.detail_text() };
     let Some(end) = settles else {
         return tx.note_fact(effect, fact, now);
     };

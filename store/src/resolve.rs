@@ -135,7 +135,8 @@ impl Store {
         let (id, by, text) = (id.clone(), by.clone(), text.to_owned());
         let verb = move |tx: &mut Tx<'_>| {
             let Some(effect) = row::by_id(tx.connection, &id)? else { return Ok(None) };
-            let fact = Fact { kind: "note", author: Some(by.as_str()), text: &text, detail: json!({}) };
+            let fact =
+                Fact { kind: "note", author: Some(by.as_str()), text: &text, detail: json!({}).to_string() };
             tx.note_fact(&effect, fact, now)?;
             Ok(Some(effect.view))
         };
@@ -172,7 +173,8 @@ fn resolve(
         "partial_effect": resolution.partial_effect.map(PartialEffect::word),
         "actual_impact": actual.map(|(of, amount)| json!([of.word(), of.unit(), amount])).collect::<Vec<_>>(),
         "external_reference": resolution.external_reference,
-    });
+    })
+    .to_string();
     tx.settled_response(&mut effect, succeeded, None, now)?;
     let end = End { result, verification: Verification::Manual, holds };
     let fact = Fact { kind: "resolved", author: Some(by.as_str()), text: &text, detail };

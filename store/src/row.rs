@@ -16,6 +16,7 @@ use rusqlite::types::FromSql;
 use rusqlite::{Connection, OptionalExtension, Params, Row};
 
 use crate::error::Fault;
+use crate::events::text_of;
 use crate::view::{EffectView, NeverSent, ResponseSource, SecretNames, StoredResponse};
 
 /// An effect with the key that other tables know it by.
@@ -346,12 +347,11 @@ fn phase(word: &str) -> Option<Phase> {
 
 /// Headers as they are kept: a JSON list of pairs.
 pub(crate) fn headers_to(headers: &[(String, String)]) -> String {
-    let pairs = headers.iter().map(|(name, value)| serde_json::json!([name, value]));
-    serde_json::Value::Array(pairs.collect()).to_string()
+    text_of(&headers)
 }
 
 pub(crate) fn names_to(names: &SecretNames) -> String {
-    serde_json::json!(names).to_string()
+    text_of(names)
 }
 
 pub(crate) fn headers_from(text: &str) -> Result<Vec<(String, String)>, Fault> {

@@ -23,7 +23,8 @@ pub(crate) struct Fact<'a> {
     pub(crate) kind: &'static str,
     pub(crate) author: Option<&'a str>,
     pub(crate) text: &'a str,
-    pub(crate) detail: serde_json::Value,
+    /// JSON.
+    pub(crate) detail: String,
 }
 
 impl Tx<'_> {

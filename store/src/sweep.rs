@@ -1,18 +1,20 @@
 //! Dispatches that nobody will finish: of an earlier run, or of a task of this run that is gone.
 
+use std::sync::atomic::Ordering;
+
 use oncegate_policy::classify::Verdict;
 use oncegate_policy::effect::Stage;
 use oncegate_policy::exchange::{Exchange, Loss, Phase};
 use oncegate_policy::id::EffectId;
 use oncegate_policy::time::Timestamp;
-use rusqlite::Connection;
+use rusqlite::{Connection, OptionalExtension};
 use serde_json::json;
 
 use crate::error::{Fault, StoreError};
-use crate::record::{Seen, end_attempt};
+use crate::record::Seen;
 use crate::settle::Fact;
 use crate::writer::{Step, Tx};
-use crate::{Store, plain, row};
+use crate::{Store, attempt, plain, row};
 
 const SWEEP: Step =
     Step::new("sweep interrupted dispatches").failing_at("before_sweep_commit", "after_sweep_commit");
@@ -30,22 +32,28 @@ impl Store {
     /// # Errors
     /// The record could not be written; the next sweep finds them again.
     pub async fn sweep(&self, now: Timestamp) -> Result<Vec<EffectId>, StoreError> {
+        // What this run has claimed is known by heart. What earlier runs have left is read until a sweep ends well.
+        let earlier = !self.inner.swept_earlier.load(Ordering::SeqCst);
         let mut unknown = Vec::new();
         loop {
             let verb = move |tx: &mut Tx<'_>| {
-                let (closed, found) = sweep(tx, now)?;
-                Ok((closed.max(plain::resolve::sweep(tx, SWEPT_MAX, now)?), found))
+                let swept = sweep(tx, earlier, now)?;
+                let plain = plain::resolve::sweep(tx, SWEPT_MAX, now)?;
+                Ok((swept.closed.len().max(plain), swept))
             };
             match self.inner.writer.write(SWEEP, usize::MAX, verb).await {
-                Ok((closed, mut found)) => {
-                    unknown.append(&mut found);
+                Ok((closed, mut swept)) => {
+                    // Not before the commit: until then, this is all that is known of them.
+                    swept.closed.iter().for_each(|attempt| self.inner.living.forget(*attempt));
+                    unknown.append(&mut swept.unknown);
                     if closed < SWEPT_MAX {
+                        self.inner.swept_earlier.store(true, Ordering::SeqCst);
                         return Ok(unknown);
                     }
                 }
                 Err(error) if error.concerns_one() => {
                     tracing::error!(error = error.chain(), "what was interrupted is swept one by one");
-                    unknown.append(&mut self.sweep_each(now).await?);
+                    unknown.append(&mut self.sweep_each(earlier, now).await?);
                     let verb = move |tx: &mut Tx<'_>| plain::resolve::sweep(tx, SWEPT_MAX, now);
                     self.inner.writer.write(SWEEP, usize::MAX, verb).await?;
                     return Ok(unknown);
@@ -55,12 +63,15 @@ impl Store {
         }
     }
 
-    async fn sweep_each(&self, now: Timestamp) -> Result<Vec<EffectId>, StoreError> {
-        let list = move |tx: &mut Tx<'_>| abandoned(tx, usize::MAX);
+    async fn sweep_each(&self, earlier: bool, now: Timestamp) -> Result<Vec<EffectId>, StoreError> {
+        let list = move |tx: &mut Tx<'_>| abandoned(tx, earlier, usize::MAX);
         let mut unknown = Vec::new();
         for open in self.inner.writer.write(SWEEP, usize::MAX, list).await? {
             match self.inner.writer.write(SWEEP, usize::MAX, move |tx| end(tx, open, now)).await {
-                Ok(became) => unknown.extend(became),
+                Ok(became) => {
+                    self.inner.living.forget(open.attempt);
+                    unknown.extend(became);
+                }
                 Err(error) if error.concerns_one() => {
                     tracing::error!(error = error.chain(), "an interrupted dispatch could not be ended");
                 }
@@ -71,35 +82,61 @@ impl Store {
     }
 }
 
-/// How many attempts were closed, and which effects became unknown by it.
-fn sweep(tx: &mut Tx<'_>, now: Timestamp) -> Result<(usize, Vec<EffectId>), Fault> {
-    let open = abandoned(tx, SWEPT_MAX)?;
-    let mut unknown = Vec::new();
-    for each in &open {
-        unknown.extend(end(tx, *each, now)?);
-    }
-    Ok((open.len(), unknown))
+/// What one transaction has closed.
+struct Swept {
+    closed: Vec<i64>,
+    unknown: Vec<EffectId>,
 }
 
-/// Open attempts without a living owner, oldest first, with the run that each is of.
-fn abandoned(tx: &Tx<'_>, count_max: usize) -> Result<Vec<(i64, i64)>, Fault> {
+/// One that nobody will finish.
+#[derive(Clone, Copy)]
+struct Abandoned {
+    attempt: i64,
+    /// Whether it is of this run.
+    ours: bool,
+}
+
+fn sweep(tx: &mut Tx<'_>, earlier: bool, now: Timestamp) -> Result<Swept, Fault> {
+    let abandoned = abandoned(tx, earlier, SWEPT_MAX)?;
+    let mut unknown = Vec::new();
+    for each in &abandoned {
+        unknown.extend(end(tx, *each, now)?);
+    }
+    Ok(Swept { closed: abandoned.iter().map(|each| each.attempt).collect(), unknown })
+}
+
+/// Dispatches and replays without a living owner, in the order of their effects.
+fn abandoned(tx: &Tx<'_>, earlier: bool, count_max: usize) -> Result<Vec<Abandoned>, Fault> {
     let mut open = open_attempts(tx.connection)?;
+    if earlier {
+        open.append(&mut dispatching(tx.connection)?);
+    }
+    for attempt in tx.setting.living.abandoned() {
+        match owner_of(tx.connection, attempt)? {
+            Some(run) => open.push((attempt, run)),
+            // Not committed, or ended by a look or a person.
+            None if attempt::is_dispatch(attempt) => tx.setting.living.forget(attempt),
+            None => {}
+        }
+    }
     open.retain(|(attempt, by)| *by != tx.setting.run || !tx.setting.living.holds(*attempt));
+    open.sort_unstable();
+    open.dedup();
     open.truncate(count_max);
-    Ok(open)
+    Ok(open.into_iter().map(|(attempt, by)| Abandoned { attempt, ours: by == tx.setting.run }).collect())
 }
 
 /// Ends one attempt. The effect, if it became unknown by it.
-fn end(tx: &mut Tx<'_>, (attempt, by): (i64, i64), now: Timestamp) -> Result<Option<EffectId>, Fault> {
-    let ours = by == tx.setting.run;
+fn end(tx: &mut Tx<'_>, abandoned: Abandoned, now: Timestamp) -> Result<Option<EffectId>, Fault> {
+    let Abandoned { attempt, ours } = abandoned;
     let cause = if ours { "the task that sent it ended" } else { "the process that sent it ended" };
     let loss = Loss { phase: Phase::Interrupted, cause: cause.to_owned(), status: None };
     let seen = Seen::of(Verdict::Unknown, &Exchange::Lost(loss));
-    end_attempt(tx, attempt, &seen, now)?;
-    tx.setting.living.forget(attempt);
     let Some(mut effect) = row::by_attempt(tx.connection, attempt)? else { return Ok(None) };
+    tx.end_attempt(&effect, attempt, &seen, now)?;
     let text = seen.text();
-    let fact = Fact { kind: "interrupted", author: Some("sweep"), text: &text, detail: json!({}) };
+    let fact =
+        Fact { kind: "interrupted", author: Some("sweep"), text: &text, detail: json!({}).to_string() };
     if matches!(effect.view.stage, Stage::Dispatching { .. }) {
         tx.unknown(&mut effect, fact, now)?;
         return Ok(Some(effect.view.id));
@@ -108,12 +145,29 @@ fn end(tx: &mut Tx<'_>, (attempt, by): (i64, i64), now: Timestamp) -> Result<Opt
     Ok(None)
 }
 
-/// Attempts without an end: a partial index, no scan over what is settled.
+/// Replays without an end, and dispatches that became unknown while their socket was read, each with its run: a partial
+/// index, no scan over what is settled.
 fn open_attempts(connection: &Connection) -> Result<Vec<(i64, i64)>, Fault> {
-    // Left to itself SQLite reads the whole table to save a sort of the few.
+    let mut statement = connection
+        .prepare_cached("SELECT key, run FROM attempt INDEXED BY attempt_open WHERE ended_at IS NULL")?;
+    let open = statement.query_map([], |found| Ok((found.get(0)?, found.get(1)?)))?;
+    Ok(open.collect::<Result<_, _>>()?)
+}
+
+/// Dispatches whose effect says `dispatching`, each with its run: the index of what is open.
+fn dispatching(connection: &Connection) -> Result<Vec<(i64, i64)>, Fault> {
     let mut statement = connection.prepare_cached(
-        "SELECT key, run FROM attempt INDEXED BY attempt_open WHERE ended_at IS NULL ORDER BY key",
+        "SELECT key << 20, run FROM effect INDEXED BY effect_open
+         WHERE stage NOT IN ('settled', 'rejected') AND stage = 'dispatching'",
     )?;
     let open = statement.query_map([], |found| Ok((found.get(0)?, found.get(1)?)))?;
     Ok(open.collect::<Result<_, _>>()?)
+}
+
+/// The run that an effect is dispatched by, if it still says so.
+fn owner_of(connection: &Connection, attempt: i64) -> Result<Option<i64>, Fault> {
+    let mut statement = connection.prepare_cached(
+        "SELECT run FROM effect WHERE key << 20 = ?1 AND key = ?1 >> 20 AND stage = 'dispatching'",
+    )?;
+    Ok(statement.query_row([attempt], |found| found.get(0)).optional()?)
 }

@@ -193,6 +193,25 @@ pub struct AttemptView {
     pub digest: Option<String>,
 }
 
+impl AttemptView {
+    /// A dispatch of which nothing has been seen.
+    pub(crate) fn dispatching(id: AttemptId, started_at: Timestamp) -> Self {
+        Self {
+            id,
+            kind: AttemptKind::Dispatch,
+            author: None,
+            started_at,
+            ended_at: None,
+            verdict: None,
+            seen: None,
+            step: None,
+            cause: None,
+            status: None,
+            digest: None,
+        }
+    }
+}
+
 /// What a contact with the provider was for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttemptKind {

@@ -1,8 +1,7 @@
-//! The one thread that writes. It takes whatever is queued, runs each job in a savepoint of one transaction,
-//! commits once, and only then answers. There is no timer: a lone job is committed at once, and while one commit
-//! waits for the disk the next batch gathers by itself.
+//! The one thread that writes. It takes whatever is queued, runs all of it in one transaction, commits once, and only
+//! then answers. If one job fails half-way, all are run again, each in a savepoint. There is no timer: a lone job is
+//! committed at once, and while one commit waits for the disk the next batch gathers by itself.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,19 +10,22 @@ use std::time::Instant;
 
 use oncegate_policy::id::OwnerId;
 use oncegate_policy::reconcile::Schedule;
-use rusqlite::{Connection, ffi};
+use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use crate::claim::Living;
 use crate::error::{Fault, OpenError, StoreError};
 use crate::events::Head;
-use crate::failpoint::{self, Plant};
 use crate::job::Verb;
 use crate::open;
 use crate::queue::{NotQueued, Queue};
 use crate::stats::{Counters, StoreStats};
 use crate::tally::Tally;
 use crate::trouble::Trouble;
+
+mod commit;
+
+use commit::hit_each;
 
 pub(crate) use crate::job::{Job, Step};
 
@@ -140,7 +142,7 @@ impl Writer {
         &self,
         step: Step,
         waiting_max: usize,
-        verb: impl FnOnce(&mut Tx<'_>) -> Result<T, Fault> + Send + 'static,
+        verb: impl FnMut(&mut Tx<'_>) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (waiting, answer) = oneshot::channel();
         let job = Verb::new(step, verb, waiting);
@@ -247,110 +249,6 @@ impl Work {
                 tracing::info!(pages, "the database's log starts over again");
             }
         }
-    }
-
-    /// Whether something was committed: a lone job that failed is undone instead.
-    fn commit(&mut self, batch: &mut Vec<Box<dyn Job>>) -> rusqlite::Result<bool> {
-        execute(&self.connection, "BEGIN IMMEDIATE")?;
-        self.tally.begin(&self.connection)?;
-        let start = self.head.clone();
-        if let [alone] = batch.as_mut_slice() {
-            // No neighbour is to be kept from it: what failed is undone with its whole transaction.
-            if !self.run(alone.as_mut())? {
-                self.head = start;
-                self.tally.undo(0);
-                execute(&self.connection, "ROLLBACK")?;
-                return Ok(false);
-            }
-        } else {
-            for job in batch.iter_mut() {
-                self.run_beside_others(job.as_mut())?;
-            }
-        }
-        self.tally.write_down(&self.connection)?;
-        if self.head != start {
-            self.head.keep(&self.connection)?;
-        }
-        // Crash window. Before this COMMIT returns nothing of the batch exists; after it, everything does. No
-        // permit is handed out before, so no byte of a governed request can have left on a batch that is lost.
-        hit_each(batch, |step| step.before);
-        if failpoint::planted(Plant::SendBeforeClaim) {
-            tell_too_early(batch);
-        }
-        execute(&self.connection, "COMMIT")?;
-        Ok(true)
-    }
-
-    /// One job in a savepoint of its own: if it fails, its neighbours do not notice.
-    fn run_beside_others(&mut self, job: &mut dyn Job) -> rusqlite::Result<()> {
-        if job.step().on_limits {
-            // Before the savepoint: what neighbours have moved stays moved if this one fails.
-            self.tally.write_down(&self.connection)?;
-        }
-        execute(&self.connection, "SAVEPOINT job")?;
-        let (before, mark) = (self.head.clone(), self.tally.mark());
-        if !self.run(job)? {
-            self.head = before;
-            self.tally.undo(mark);
-            execute(&self.connection, "ROLLBACK TO job")?;
-        }
-        execute(&self.connection, "RELEASE job")
-    }
-
-    /// Whether what the job wrote is to be kept. An error takes everybody's work with it.
-    fn run(&mut self, job: &mut dyn Job) -> rusqlite::Result<bool> {
-        if job.step().permits && self.counters.damaged() {
-            job.refuse(Fault::Damaged);
-            return Ok(false);
-        }
-        let mut tx = Tx {
-            connection: &self.connection,
-            setting: &self.setting,
-            head: &mut self.head,
-            tally: &mut self.tally,
-        };
-        let kept = catch_unwind(AssertUnwindSafe(|| job.run(&mut tx))).unwrap_or(false);
-        if job.step().on_limits {
-            self.tally.forget();
-        }
-        // At once, so that a neighbour behind it gives no right to send either.
-        if let Some(Trouble::Damaged) = job.fault().and_then(Trouble::of) {
-            self.counters.met(Some(Trouble::Damaged));
-        }
-        if self.connection.is_autocommit() {
-            // A full disk or an I/O error: SQLite has rolled everything back by itself, the neighbours too.
-            let said = job.fault().and_then(rusqlite::Error::sqlite_error).copied();
-            let said = said.unwrap_or_else(|| ffi::Error::new(ffi::SQLITE_ABORT));
-            let why = format!("{said}: the whole transaction was rolled back");
-            return Err(rusqlite::Error::SqliteFailure(said, Some(why)));
-        }
-        Ok(kept)
-    }
-
-    fn undo(&self, batch: Vec<Box<dyn Job>>, source: rusqlite::Error) {
-        tracing::error!(error = %source, "the store could not commit; nothing of this batch is recorded");
-        if !self.connection.is_autocommit()
-            && let Err(error) = self.connection.execute_batch("ROLLBACK")
-        {
-            tracing::error!(%error, "the failed transaction could not be rolled back either");
-        }
-        let source = Arc::new(source);
-        for job in batch {
-            let step = job.step().words;
-            job.reply(Err(StoreError::Commit { step, source: Arc::clone(&source) }));
-        }
-    }
-}
-
-fn hit_each(batch: &[Box<dyn Job>], at: impl Fn(Step) -> Option<&'static str>) {
-    batch.iter().filter_map(|job| at(job.step())).for_each(failpoint::hit);
-}
-
-/// The planted fault: whoever waits for an admission is told before the commit.
-fn tell_too_early(batch: &mut Vec<Box<dyn Job>>) {
-    if batch.iter().any(|job| job.step().before == Some("before_commit")) {
-        batch.drain(..).for_each(|job| job.reply(Ok(())));
-        failpoint::wait_for_send();
     }
 }
 

@@ -117,6 +117,11 @@ fn beside(shell: &Connection, effects: &mut HashMap<i64, Row>) -> rusqlite::Resu
         }
         effect.seen += i64::from(matches!(row.get_ref(2)?.as_str()?, "answered" | "matched"));
     }
+    // A dispatch has no row of its own while its effect says `dispatching`.
+    effects
+        .values_mut()
+        .filter(|effect| effect.stage == "dispatching")
+        .for_each(|effect| effect.dispatches += 1);
     let mut statement =
         shell.prepare("SELECT effect, limit_key, amount, state, coalesce(consumed, 0) FROM hold")?;
     let mut rows = statement.query([])?;

@@ -34,7 +34,7 @@ impl std::fmt::Display for Violation {
 
 /// The effects of one schedule, with what hangs on them.
 const EFFECTS: &str = "SELECT e.id, e.stage, coalesce(e.result, ''), coalesce(e.verification, ''),
-        (SELECT count(*) FROM attempt a WHERE a.effect = e.key AND a.kind = 'dispatch'),
+        (SELECT count(*) FROM attempt a WHERE a.effect = e.key AND a.kind = 'dispatch') + (e.stage = 'dispatching'),
         (SELECT count(*) FROM attempt a WHERE a.effect = e.key AND a.kind = 'replay'),
         coalesce((SELECT v.stage FROM event v WHERE v.effect = e.id AND v.stage IS NOT NULL
             ORDER BY v.seq DESC LIMIT 1), ''),

@@ -159,8 +159,10 @@ fn arrives(world: &mut World, asked: &Asked, request: &Message) {
     if !same {
         world.violated("I1: a replay sends the very same bytes under the same key", asked.effect.clone());
     }
-    let recorded = "SELECT count(*) FROM attempt a JOIN effect e ON e.key = a.effect
-        WHERE e.id = ?1 AND a.kind IN ('dispatch', 'replay')";
+    // A dispatch has no row of its own while its effect says `dispatching`.
+    let recorded = "SELECT coalesce(sum((e.stage = 'dispatching')
+            + (SELECT count(*) FROM attempt a WHERE a.effect = e.key AND a.kind IN ('dispatch', 'replay'))), 0)
+        FROM effect e WHERE e.id = ?1";
     let found = world
         .shell
         .prepare_cached(recorded)

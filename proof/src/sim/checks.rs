@@ -148,7 +148,8 @@ fn within_limits(world: &mut World, at: Timestamp) {
 const NOTHING_OF: [(&str, &str); 8] = [
     (
         "I1: one dispatch",
-        "SELECT count(*) FROM (SELECT 1 FROM attempt WHERE kind = 'dispatch' GROUP BY effect HAVING count(*) > 1)",
+        "SELECT count(*) FROM (SELECT 1 FROM (SELECT effect FROM attempt WHERE kind = 'dispatch'
+             UNION ALL SELECT key FROM effect WHERE stage = 'dispatching') GROUP BY effect HAVING count(*) > 1)",
     ),
     (
         "I5: what is reserved is the sum of what is open",
@@ -234,7 +235,7 @@ pub(crate) fn whole(world: &mut World, seen: &Seen) {
 fn rows(shell: &Connection) -> rusqlite::Result<Vec<(String, String, u32, u32)>> {
     let mut statement = shell.prepare_cached(
         "SELECT e.id, CASE e.stage WHEN 'settled' THEN 'settled ' || e.result || ' ' || e.verification ELSE e.stage END,
-             (SELECT count(*) FROM attempt a WHERE a.effect = e.key AND a.kind <> 'reconcile'),
+             (SELECT count(*) FROM attempt a WHERE a.effect = e.key AND a.kind <> 'reconcile') + (e.stage = 'dispatching'),
              (SELECT count(*) FROM attempt a WHERE a.effect = e.key AND a.seen = 'not_sent')
          FROM effect e",
     )?;

@@ -139,8 +139,87 @@ async fn a_failing_job_does_not_undo_its_neighbours() {
         }
     }
     assert_eq!((granted, failed), (30, 10));
-    assert_eq!((memory.count("effect"), memory.count("attempt"), memory.count("request")), (30, 30, 30));
+    let dispatching = memory.count("effect WHERE stage = 'dispatching'");
+    assert_eq!((memory.count("effect"), dispatching, memory.count("request")), (30, 30, 30));
     assert_eq!(memory.store.verify_chain().await.unwrap().fault, None);
+}
+
+/// It has written an effect when the database refuses the rest of it.
+#[tokio::test]
+async fn a_job_that_fails_half_way_leaves_nothing_and_its_neighbours_whole() {
+    let memory = Memory::new();
+    memory.store.sync_limits(vec![limit("cap", Period::Day, 10_000)], NOON).await.unwrap();
+    memory
+        .shell()
+        .execute_batch(
+            "CREATE TRIGGER no BEFORE INSERT ON request WHEN NEW.memory GLOB '*bad*' BEGIN SELECT RAISE(ABORT, 'no'); END",
+        )
+        .unwrap();
+    let mut asking = Vec::new();
+    for number in 0..40 {
+        let mut new = memory.refund(&format!("pi_{number}"), 100);
+        if number % 4 == 1 {
+            new.memory = r#"{"bad":true}"#.to_owned();
+        }
+        let store = memory.store.clone();
+        asking.push(tokio::spawn(async move { store.admit(new, NOON).await }));
+    }
+    let (mut permits, mut failed) = (Vec::new(), 0);
+    for asked in asking {
+        match asked.await.unwrap() {
+            Ok(Admitted::Granted { permit, .. }) => permits.push(permit),
+            Err(StoreError::Failed { .. }) => failed += 1,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!((permits.len(), failed), (30, 10));
+    let dispatching = memory.count("effect WHERE stage = 'dispatching'");
+    assert_eq!((memory.count("effect"), dispatching, memory.count("hold")), (30, 30, 30));
+    assert_eq!(memory.used("cap", NOON).await, (0, 3_000, 0, 7_000));
+    assert_eq!(memory.store.verify_chain().await.unwrap().fault, None);
+    // Each of them was claimed once, and none twice: what is left of it is what somebody holds.
+    assert_eq!(memory.store.sweep(NOON).await.unwrap(), []);
+    for permit in permits {
+        memory.record(permit.spend(), &answered(200), NOON).await;
+    }
+    assert_eq!(memory.used("cap", NOON).await, (3_000, 0, 0, 7_000));
+}
+
+#[tokio::test]
+async fn what_a_sweep_could_not_end_is_ended_by_the_next() {
+    let memory = Memory::new();
+    let (permit, effect) = memory.granted(memory.refund("pi_1", 600), NOON).await;
+    drop(permit);
+    let refusing = "CREATE TRIGGER no BEFORE INSERT ON attempt BEGIN SELECT RAISE(ABORT, 'no'); END";
+    memory.shell().execute_batch(refusing).unwrap();
+    assert_eq!(memory.store.sweep(NOON).await.unwrap(), []);
+    assert_eq!(word(&memory.view(&effect.id).await), ("pending", "pending", "unverified"));
+    memory.shell().execute_batch("DROP TRIGGER no").unwrap();
+    assert_eq!(memory.store.sweep(NOON).await.unwrap(), [effect.id]);
+
+    // The same for what an earlier run has left.
+    let (permit, effect) = memory.granted(memory.refund("pi_2", 600), NOON).await;
+    drop(permit);
+    memory.shell().execute_batch(refusing).unwrap();
+    let memory = memory.restarted(NOON.plus(HOUR));
+    assert_eq!(memory.store.sweep(NOON.plus(HOUR)).await.unwrap(), []);
+    memory.shell().execute_batch("DROP TRIGGER no").unwrap();
+    assert_eq!(memory.store.sweep(NOON.plus(HOUR)).await.unwrap(), [effect.id]);
+    assert_eq!(memory.store.sweep(NOON.plus(HOUR)).await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn a_dispatch_under_way_is_an_open_attempt() {
+    let memory = Memory::new();
+    let (permit, effect) = memory.granted(memory.refund("pi_1", 600), NOON).await;
+    let of = async || memory.store.effect(&effect.id).await.unwrap().unwrap().attempts;
+    let open = of().await;
+    let [dispatch] = open.as_slice() else { panic!("{open:?}") };
+    assert_eq!((dispatch.started_at, dispatch.ended_at, &dispatch.seen), (NOON, None, &None));
+    memory.record(permit.spend(), &answered(200), NOON.plus(HOUR)).await;
+    let ended = of().await;
+    let [same] = ended.as_slice() else { panic!("{ended:?}") };
+    assert_eq!((&same.id, same.started_at, same.ended_at), (&dispatch.id, NOON, Some(NOON.plus(HOUR))));
 }
 
 #[tokio::test]

@@ -151,7 +151,8 @@ async fn two_hundred_identical_requests_are_one_dispatch() {
             other => panic!("{other:?}"),
         }
     }
-    assert_eq!((granted, memory.count("attempt"), memory.count("effect")), (1, 1, 1));
+    let dispatching = memory.count("effect WHERE stage = 'dispatching'");
+    assert_eq!((granted, dispatching, memory.count("effect")), (1, 1, 1));
 }
 
 #[tokio::test]

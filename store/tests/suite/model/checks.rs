@@ -13,7 +13,8 @@ impl History {
         // At most one dispatch each, and none of what was never claimed.
         assert_eq!(
             number(
-                "SELECT coalesce(max(n), 0) > 1 FROM (SELECT count(*) AS n FROM attempt WHERE kind = 'dispatch' GROUP BY effect)"
+                "SELECT coalesce(max(n), 0) > 1 FROM (SELECT count(*) AS n FROM (SELECT effect FROM attempt WHERE kind = 'dispatch'
+                 UNION ALL SELECT key FROM effect WHERE stage = 'dispatching') GROUP BY effect)"
             ),
             0
         );

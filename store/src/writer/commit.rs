@@ -1,0 +1,161 @@
+//! One batch, one commit: its jobs, run together, or apart when one of them fails half-way.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use rusqlite::ffi;
+
+use super::{Tx, Work, execute};
+use crate::error::{Fault, StoreError};
+use crate::events::Head;
+use crate::failpoint::{self, Plant};
+use crate::job::{Job, Step};
+use crate::trouble::Trouble;
+
+impl Work {
+    /// Whether something was committed.
+    pub(super) fn commit(&mut self, batch: &mut Vec<Box<dyn Job>>) -> rusqlite::Result<bool> {
+        let start = self.head.clone();
+        self.begin()?;
+        match self.run_together(batch)? {
+            Together::Done => {}
+            Together::Spoilt if batch.len() > 1 => {
+                self.roll_back(&start)?;
+                self.begin()?;
+                for job in batch.iter_mut() {
+                    self.run_apart(job.as_mut())?;
+                }
+            }
+            Together::Spoilt | Together::Nothing => {
+                self.roll_back(&start)?;
+                return Ok(false);
+            }
+        }
+        self.tally.write_down(&self.connection)?;
+        if self.head != start {
+            self.head.keep(&self.connection)?;
+        }
+        // Crash window. Before this COMMIT returns nothing of the batch exists; after it, everything does. No
+        // permit is handed out before, so no byte of a governed request can have left on a batch that is lost.
+        hit_each(batch, |step| step.before);
+        if failpoint::planted(Plant::SendBeforeClaim) {
+            tell_too_early(batch);
+        }
+        execute(&self.connection, "COMMIT")?;
+        Ok(true)
+    }
+
+    fn begin(&mut self) -> rusqlite::Result<()> {
+        execute(&self.connection, "BEGIN IMMEDIATE")?;
+        self.tally.begin(&self.connection)
+    }
+
+    fn roll_back(&mut self, start: &Head) -> rusqlite::Result<()> {
+        self.head = start.clone();
+        self.tally.forget();
+        execute(&self.connection, "ROLLBACK")
+    }
+
+    /// All of them, with nothing between them: a savepoint would copy each page that its job touches.
+    fn run_together(&mut self, batch: &mut [Box<dyn Job>]) -> rusqlite::Result<Together> {
+        let mut done = Together::Nothing;
+        for job in batch {
+            self.write_down_before(job.as_ref())?;
+            let (before, mark) = (self.head.clone(), self.tally.mark());
+            let changes = self.connection.total_changes();
+            if self.run(job.as_mut())? {
+                done = Together::Done;
+            } else if self.connection.total_changes() == changes {
+                self.head = before;
+                self.tally.undo(mark);
+            } else {
+                return Ok(Together::Spoilt);
+            }
+        }
+        Ok(done)
+    }
+
+    /// One job in a savepoint of its own: if it fails, its neighbours do not notice.
+    fn run_apart(&mut self, job: &mut dyn Job) -> rusqlite::Result<()> {
+        self.write_down_before(job)?;
+        execute(&self.connection, "SAVEPOINT job")?;
+        let (before, mark) = (self.head.clone(), self.tally.mark());
+        if !self.run(job)? {
+            self.head = before;
+            self.tally.undo(mark);
+            execute(&self.connection, "ROLLBACK TO job")?;
+        }
+        execute(&self.connection, "RELEASE job")
+    }
+
+    /// What neighbours have moved is in the rows that this one works on, and stays there if it fails.
+    fn write_down_before(&mut self, job: &dyn Job) -> rusqlite::Result<()> {
+        if job.step().on_limits { self.tally.write_down(&self.connection) } else { Ok(()) }
+    }
+
+    /// Whether what the job wrote is to be kept. An error takes everybody's work with it.
+    fn run(&mut self, job: &mut dyn Job) -> rusqlite::Result<bool> {
+        if job.step().permits && self.counters.damaged() {
+            job.refuse(Fault::Damaged);
+            return Ok(false);
+        }
+        let mut tx = Tx {
+            connection: &self.connection,
+            setting: &self.setting,
+            head: &mut self.head,
+            tally: &mut self.tally,
+        };
+        let kept = catch_unwind(AssertUnwindSafe(|| job.run(&mut tx))).unwrap_or(false);
+        if job.step().on_limits {
+            self.tally.forget();
+        }
+        // At once, so that a neighbour behind it gives no right to send either.
+        if let Some(Trouble::Damaged) = job.fault().and_then(Trouble::of) {
+            self.counters.met(Some(Trouble::Damaged));
+        }
+        if self.connection.is_autocommit() {
+            // A full disk or an I/O error: SQLite has rolled everything back by itself, the neighbours too.
+            let said = job.fault().and_then(rusqlite::Error::sqlite_error).copied();
+            let said = said.unwrap_or_else(|| ffi::Error::new(ffi::SQLITE_ABORT));
+            let why = format!("{said}: the whole transaction was rolled back");
+            return Err(rusqlite::Error::SqliteFailure(said, Some(why)));
+        }
+        Ok(kept)
+    }
+
+    pub(super) fn undo(&self, batch: Vec<Box<dyn Job>>, source: rusqlite::Error) {
+        tracing::error!(error = %source, "the store could not commit; nothing of this batch is recorded");
+        if !self.connection.is_autocommit()
+            && let Err(error) = self.connection.execute_batch("ROLLBACK")
+        {
+            tracing::error!(%error, "the failed transaction could not be rolled back either");
+        }
+        let source = Arc::new(source);
+        for job in batch {
+            let step = job.step().words;
+            job.reply(Err(StoreError::Commit { step, source: Arc::clone(&source) }));
+        }
+    }
+}
+
+/// What became of jobs that nothing keeps apart.
+enum Together {
+    /// One at least is done, and none that failed has left anything behind.
+    Done,
+    /// Each has failed, and none has left anything behind.
+    Nothing,
+    /// One has failed half-way: nothing of any may be kept.
+    Spoilt,
+}
+
+pub(super) fn hit_each(batch: &[Box<dyn Job>], at: impl Fn(Step) -> Option<&'static str>) {
+    batch.iter().filter_map(|job| at(job.step())).for_each(failpoint::hit);
+}
+
+/// The planted fault: whoever waits for an admission is told before the commit.
+fn tell_too_early(batch: &mut Vec<Box<dyn Job>>) {
+    if batch.iter().any(|job| job.step().before == Some("before_commit")) {
+        batch.drain(..).for_each(|job| job.reply(Ok(())));
+        failpoint::wait_for_send();
+    }
+}
