@@ -21,7 +21,8 @@ DROP TRIGGER effect_moves;
 CREATE TRIGGER effect_moves BEFORE UPDATE OF stage, result, verification, settled_at, rejection, rejection_code, rejected_at
 ON effect
 WHEN NOT CASE OLD.stage
-    WHEN 'dispatching'       THEN NEW.stage = 'settled' OR NEW.stage IN ('dispatching', 'reconciling')
+    WHEN 'dispatching'       THEN NEW.stage = 'dispatching'
+        OR (NEW.stage IN ('settled', 'reconciling') AND EXISTS (SELECT 1 FROM attempt WHERE key = OLD.key << 20))
     WHEN 'reconciling'       THEN NEW.stage IN ('reconciling', 'settled')
     WHEN 'settled'           THEN NEW.stage = 'settled'
         AND NEW.settled_at IS OLD.settled_at
@@ -33,4 +34,4 @@ WHEN NOT CASE OLD.stage
     WHEN 'rejected'          THEN NEW.stage = 'rejected' AND NEW.rejection IS OLD.rejection
         AND NEW.rejection_code IS OLD.rejection_code AND NEW.rejected_at IS OLD.rejected_at
     ELSE 0 END
-BEGIN SELECT RAISE(ABORT, 'a stage never goes backwards, and the end does not change'); END;
+BEGIN SELECT RAISE(ABORT, 'a stage never goes backwards nor on without its dispatch, and the end does not change'); END;
