@@ -119,6 +119,22 @@ fn a_sweep_goes_on_behind_one_fault_and_stops_at_a_full_disk() {
     }
 }
 
+/// None of them would fare better alone.
+#[test]
+fn a_sweep_that_finds_the_disk_full_tries_nothing_one_by_one() {
+    let (memory, store, mut hand) = by_hand();
+    let left = left(&memory, &store, &mut hand, 200);
+    hand.fill_disk(true).unwrap();
+    {
+        let mut sweep = pin!(store.sweep(NOON));
+        assert!(poll(sweep.as_mut()).is_pending());
+        assert_eq!(hand.commit(1), 1);
+        assert!(matches!(poll(sweep.as_mut()), Poll::Ready(Err(_))));
+    }
+    hand.fill_disk(false).unwrap();
+    assert_eq!(done(&mut hand, store.sweep(NOON)).unwrap(), left);
+}
+
 #[test]
 fn a_full_disk_refuses_and_loses_nothing() {
     let (memory, store, mut hand) = by_hand();
