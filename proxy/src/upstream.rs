@@ -75,27 +75,50 @@ pub struct Bounds {
 pub struct Sending {
     /// The right to record what was seen.
     pub claim: Claim,
-    /// What the wire shows, in the end. Polled by the pipeline's own task; never dropped before its end.
+    /// What the wire shows, in the end. Polled by the pipeline alone; never dropped before its end.
     pub exchange: Pin<Box<dyn Future<Output = Exchange> + Send>>,
 }
 
-/// A connection that is being made while the admission commits. No byte of a request is written to it yet.
-pub type Connecting = tokio::task::JoinHandle<Result<Link, NotSent>>;
+/// The connection of a request that is being admitted. No byte of the request is written to it yet.
+pub enum Connecting {
+    /// It was idle for a moment only: there is nothing to wait for.
+    Kept(Link),
+    /// It is being made while the admission commits.
+    Dialled(tokio::task::JoinHandle<Result<Link, NotSent>>),
+    /// There will be none.
+    Never(NotSent),
+}
 
-/// Begins to connect, or takes a connection that was idle for a moment only.
+impl Connecting {
+    /// Nobody needs it: what is being made is given up.
+    pub fn abort(self) {
+        match self {
+            Self::Dialled(task) => task.abort(),
+            Self::Kept(_) | Self::Never(_) => {}
+        }
+    }
+
+    async fn made(self) -> Result<Link, NotSent> {
+        match self {
+            Self::Kept(link) => Ok(link),
+            Self::Dialled(task) => task
+                .await
+                .unwrap_or_else(|ended| Err(NotSent::Connect(format!("the dialling task ended: {ended}")))),
+            Self::Never(proof) => Err(proof),
+        }
+    }
+}
+
+/// Takes a connection that was idle for a moment only, or begins to make one.
 pub fn connect(pool: &Arc<Pool>, prepared: &Prepared, connect_timeout: Duration) -> Connecting {
     if let Err(proof) = &prepared.head {
-        let proof = proof.clone();
-        return task::start(async move { Err(proof) });
+        return Connecting::Never(proof.clone());
     }
-    let idle = pool.take(&prepared.destination, prepared.bounds.reuse_idle_within);
+    if let Some(link) = pool.take(&prepared.destination, prepared.bounds.reuse_idle_within) {
+        return Connecting::Kept(link);
+    }
     let (pool, destination) = (Arc::clone(pool), Arc::clone(&prepared.destination));
-    task::start(async move {
-        match idle {
-            Some(link) => Ok(link),
-            None => pool.dial(&destination, connect_timeout).await,
-        }
-    })
+    Connecting::Dialled(task::start(async move { pool.dial(&destination, connect_timeout).await }))
 }
 
 /// Sends a governed request once.
@@ -127,40 +150,44 @@ pub fn send_plain(
     (claim, Box::pin(over(Arc::clone(pool), prepared, connecting)))
 }
 
-async fn over(pool: Arc<Pool>, prepared: Prepared, connecting: Connecting) -> Exchange {
-    let head = match &prepared.head {
-        Ok(head) => head,
+async fn over(pool: Arc<Pool>, mut prepared: Prepared, connecting: Connecting) -> Exchange {
+    // A proof stays where it is; a head leaves, and is needed no more.
+    let head = match &mut prepared.head {
+        Ok(head) => std::mem::take(head),
         Err(proof) => {
             connecting.abort();
             return Exchange::NotSent(proof.clone());
         }
     };
-    let link = match connecting.await {
-        Ok(Ok(link)) => link,
-        Ok(Err(proof)) => return Exchange::NotSent(proof),
-        Err(ended) => {
-            return Exchange::NotSent(NotSent::Connect(format!("the dialling task ended: {ended}")));
-        }
+    let link = match connecting.made().await {
+        Ok(link) => link,
+        Err(proof) => return Exchange::NotSent(proof),
     };
-    exchange(&pool, &prepared, head, link).await
+    let body = std::mem::take(&mut prepared.body);
+    exchange(&pool, &prepared, head.map(|()| whole(body)), link).await
 }
 
-async fn exchange(pool: &Arc<Pool>, prepared: &Prepared, head: &Request<()>, link: Link) -> Exchange {
+async fn exchange(
+    pool: &Arc<Pool>,
+    prepared: &Prepared,
+    mut request: Request<Body>,
+    mut link: Link,
+) -> Exchange {
     let deadline = Instant::now() + prepared.bounds.upstream_timeout;
-    let mut link = link;
     let response = loop {
-        match first_bytes(&mut link, head, &prepared.body, deadline).await {
+        match first_bytes(&mut link, request, deadline).await {
             First::Head(response) => break response,
             First::Lost(loss) => return Exchange::Lost(loss),
-            First::HandedBack(cause) if link.reused => {
+            First::HandedBack(unsent, cause) if link.reused => {
                 // 0 bytes left on the idle connection; a fresh one serves the same, single dispatch.
-                match pool.dial(&prepared.destination, CONNECT_AGAIN).await {
+                match Box::pin(pool.dial(&prepared.destination, CONNECT_AGAIN)).await {
                     Ok(fresh) => link = fresh,
                     Err(proof) => return Exchange::NotSent(proof),
                 }
+                request = *unsent;
                 tracing::debug!(cause, "an idle connection had closed; nothing was written to it");
             }
-            First::HandedBack(cause) => return Exchange::NotSent(NotSent::HandedBack(cause)),
+            First::HandedBack(_, cause) => return Exchange::NotSent(NotSent::HandedBack(cause)),
         }
     };
     if response.status() == http::StatusCode::UNAUTHORIZED {
@@ -178,28 +205,28 @@ const CONNECT_AGAIN: Duration = Duration::from_secs(5);
 
 enum First {
     Head(Response<Incoming>),
-    HandedBack(String),
+    /// The request as it was, and why.
+    HandedBack(Box<Request<Body>>, String),
     Lost(Loss),
 }
 
-async fn first_bytes(link: &mut Link, head: &Request<()>, body: &Bytes, deadline: Instant) -> First {
+async fn first_bytes(link: &mut Link, request: Request<Body>, deadline: Instant) -> First {
     let lost = |cause: String| First::Lost(Loss { phase: Phase::AwaitingHead, cause, status: None });
     if let Err(error) = link.ready().await {
-        return First::HandedBack(chain(&error));
+        return First::HandedBack(Box::new(request), chain(&error));
     }
-    let mut request = Request::new(whole(body.clone()));
-    *request.method_mut() = head.method().clone();
-    *request.uri_mut() = head.uri().clone();
-    *request.headers_mut() = head.headers().clone();
     match tokio::time::timeout_at(deadline, link.send(request)).await {
         Err(_) => lost("no answer within upstream_timeout".to_owned()),
         Ok(Ok(response)) => First::Head(response),
         Ok(Err(mut error)) => {
             // Handed back proves that nothing was sent; not handed back proves nothing at all. The counter under
             // TLS is a second witness: with a single byte written, "handed back" is not believed.
-            let handed_back = error.take_message().is_some() && link.written.bytes() == link.written_before;
+            let unsent = error.take_message().filter(|_| link.written.bytes() == link.written_before);
             let cause = chain(error.error());
-            if handed_back { First::HandedBack(cause) } else { lost(cause) }
+            match unsent {
+                Some(unsent) => First::HandedBack(Box::new(unsent), cause),
+                None => lost(cause),
+            }
         }
     }
 }
