@@ -10,6 +10,7 @@ use oncegate_policy::caller::{CallerName, Scope};
 use oncegate_policy::refusal::{Code, Refusal};
 
 use crate::asking::{Asking, Listener};
+use crate::carried::Carried;
 use crate::drill;
 use crate::links::Links;
 use crate::listener::Seat;
@@ -17,9 +18,7 @@ use crate::meaning::{self, ByUrl, Meaning};
 use crate::passthrough::{self, Passing, websocket};
 use crate::proof::Proof;
 use crate::receive::{self, Head, Via};
-use crate::said::Answering;
 use crate::state::{Sidecar, Snapshot};
-use crate::task;
 use crate::upstream::Body;
 use crate::{adapting, git, inject, pipeline, respond, sigv4};
 
@@ -117,20 +116,20 @@ async fn read(
     }
 }
 
-/// The pipeline runs in its own task; this connection only waits for what it says (P9).
+/// The pipeline runs to its end, whether or not this connection still waits for what it says (P9).
 async fn govern(sidecar: &Arc<Sidecar>, snapshot: &Arc<Snapshot>, asking: Asking) -> Response<Body> {
     let (authority, action) = (asking.authority.clone(), asking.action.clone());
-    let (answering, waiting) = Answering::channel();
-    task::start(pipeline::govern(Arc::clone(sidecar), Arc::clone(snapshot), asking, answering));
+    let (sharing, keeping) = (Arc::clone(sidecar), Arc::clone(snapshot));
+    let said = Carried::new(|answering| pipeline::govern(sharing, keeping, asking, answering)).await;
     let shape = snapshot
         .action(action.as_str())
         .map(|(_, adapter)| adapter)
         .filter(|adapter| crate::adapting::is_provider(adapter))
         .or_else(|| snapshot.shape(&authority));
-    match waiting.await {
-        Ok(said) => respond::proxied(&said, shape),
-        // The task ended without a word, which only a defect can bring about. It may have sent: say so.
-        Err(_) => {
+    match said {
+        Some(said) => respond::proxied(&said, shape),
+        // It ended without a word, which only a defect can bring about. It may have sent: say so.
+        None => {
             let sentence = "The provider may have applied this; Oncegate could not finish its record. Do not retry; ask the operator.";
             respond::unknown(sentence, shape)
         }

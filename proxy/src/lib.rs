@@ -3,6 +3,7 @@
 //! Read [`pipeline`] first: one governed request, from top to bottom. The modules in reading order.
 
 pub mod asking;
+pub mod carried;
 pub mod drill;
 pub mod editions;
 pub mod front;

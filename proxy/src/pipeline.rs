@@ -39,8 +39,9 @@ use crate::{drill, logged, prepare};
 /// Resolve, connect and TLS have this long, and never longer than three quarters of what the agent waits.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Takes one request through the pipeline and answers through `answering`, exactly once. Runs in a task of its
-/// own: whether the agent still listens changes nothing (P9).
+/// Takes one request through the pipeline and answers through `answering`, exactly once. It runs to its end: whether
+/// the agent still listens changes nothing (P9). Its steps lie apart, each only as long as it takes: together they are
+/// many KiB, which would be moved about with every task that is made of it.
 pub async fn govern(
     sidecar: Arc<Sidecar>,
     snapshot: Arc<Snapshot>,
@@ -52,7 +53,7 @@ pub async fn govern(
     let within = asking.listener.respond_within(&snapshot.config);
     answering.about(Line::new(&sidecar, &asking));
     let edition = asking.edition;
-    let prepared = prepare::governed(&sidecar, &snapshot, asking).await;
+    let prepared = Box::pin(prepare::governed(&sidecar, &snapshot, asking)).await;
     answering.lap(Step::Plan);
     // Until the admission has ended, what it goes by is not changed.
     let prepared = match prepared {
@@ -62,7 +63,7 @@ pub async fn govern(
     let (prepared, held) = match prepared {
         Ok(prepared) => prepared,
         Err(refusal) => {
-            keep(&sidecar, &caller, Some(&action), &refusal).await;
+            Box::pin(keep(&sidecar, &caller, Some(&action), &refusal)).await;
             return answering.give(Said::Refused(refusal));
         }
     };
@@ -75,7 +76,7 @@ pub async fn govern(
     // Announced before the commit: a duplicate that finds the row an instant later has somebody to wait for.
     let effect_id = prepared.effect.effect.clone();
     sidecar.in_flight.enter(&effect_id);
-    let admitted = sidecar.store.admit(prepared.effect, sidecar.clock.now()).await;
+    let admitted = Box::pin(sidecar.store.admit(prepared.effect, sidecar.clock.now())).await;
     drop(held);
     answering.lap(Step::Admit);
     if !matches!(&admitted, Ok(Admitted::Granted { .. })) {
@@ -84,11 +85,11 @@ pub async fn govern(
     match admitted {
         Ok(Admitted::Granted { permit, effect }) => {
             let way = Way { rules: prepared.rules, within, request: prepared.request, connecting };
-            carry(sidecar, permit, effect, way, answering).await;
+            Box::pin(carry(sidecar, permit, effect, way, answering)).await;
         }
         Ok(Admitted::Repeat(view)) => {
             connecting.abort();
-            answering.give(repeat(&sidecar, view, within).await);
+            answering.give(Box::pin(repeat(&sidecar, view, within)).await);
         }
         Ok(Admitted::Parked(view)) => {
             connecting.abort();
@@ -258,5 +259,20 @@ async fn keep(sidecar: &Arc<Sidecar>, caller: &CallerName, action: Option<&Actio
     };
     if let Err(error) = sidecar.store.audit_refusal(refused, sidecar.clock.now()).await {
         tracing::error!(error = upstream::chain(&error), "a refusal could not be recorded");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn future_bytes<A, B, C, D, F: Future>(_: impl FnOnce(A, B, C, D) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    /// It is moved a few times before it runs, and so are its steps: each is small, or what is large in it lies elsewhere.
+    #[test]
+    fn what_is_moved_about_is_small() {
+        assert!(future_bytes(govern) <= 8192, "{} bytes", future_bytes(govern));
     }
 }
