@@ -1,6 +1,7 @@
 //! One agent's connection: `CONNECT`, or requests in absolute form.
 
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,14 +26,13 @@ use crate::own::{self, Ours, Own};
 use crate::probe::{self, Stage};
 use crate::proof::{self, Proof};
 use crate::receive::Via;
+use crate::relay::Relay;
 use crate::state::Sidecar;
 use crate::task::{self, Work};
 use crate::upstream::wire::Stream;
 use crate::upstream::{Body, whole};
 use crate::{front, logged, respond, tunnel};
 
-/// Header fields of an agent's request.
-pub const REQUEST_HEADERS_MAX: usize = 100;
 /// Bytes of an agent's request head, at least hyper's own minimum.
 pub const REQUEST_HEAD_BYTES_MAX: usize = 64 * 1024;
 /// For a request's head to arrive; also how long an idle connection is kept.
@@ -63,9 +63,9 @@ async fn to_its_end(
         async move { Ok::<_, Infallible>(first_hop(&sidecar, &own, request, bound, seat).await) }
     });
     let connection = builder().serve_connection(TokioIo::new(Canned::new(stream)), service).with_upgrades();
-    let mut connection = std::pin::pin!(connection);
+    let (mut connection, relay) = (std::pin::pin!(connection), Relay::default());
     let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
+        ended = poll_fn(|cx| relay.poll(connection.as_mut(), cx)) => ended,
         () = stopped(&mut stop) => {
             connection.as_mut().graceful_shutdown();
             connection.as_mut().await
@@ -76,14 +76,14 @@ async fn to_its_end(
     }
 }
 
-/// The HTTP/1.1 server, alike inside and outside tunnels.
+/// The HTTP/1.1 server, alike inside and outside tunnels. It takes 100 header fields, which is its own bound: told so, it
+/// would make room for them anew with every request.
 #[must_use]
 pub fn builder() -> http1::Builder {
     let mut builder = http1::Builder::new();
     builder
         .timer(HeadTimer::default())
         .header_read_timeout(HEAD_TIMEOUT)
-        .max_headers(REQUEST_HEADERS_MAX)
         .max_buf_size(REQUEST_HEAD_BYTES_MAX)
         .half_close(true);
     builder

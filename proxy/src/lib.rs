@@ -34,6 +34,7 @@ pub mod own;
 pub mod peeked;
 pub mod peer;
 pub mod probe;
+pub mod relay;
 pub mod run_port;
 pub mod sockets;
 pub mod transparent;

@@ -1,6 +1,7 @@
 //! `CONNECT`: opened for declared hosts, refused inside for the others, or tunnelled blind.
 
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,6 +28,7 @@ use crate::listener::{Seat, stopped};
 use crate::probe::{self, Stage};
 use crate::proof::Proof;
 use crate::receive::Via;
+use crate::relay::Relay;
 use crate::state::Sidecar;
 use crate::task;
 use crate::upstream::dial::{self, Destination};
@@ -169,10 +171,10 @@ pub(crate) async fn serve(
     });
     let stream = TokioIo::new(Canned::new(Box::new(tls)));
     let connection = builder().serve_connection(stream, service).with_upgrades();
-    let mut connection = std::pin::pin!(connection);
+    let (mut connection, relay) = (std::pin::pin!(connection), Relay::default());
     // As outside the tunnel: what is being answered is answered to its end, and nothing more is taken.
     tokio::select! {
-        ended = connection.as_mut() => ended,
+        ended = poll_fn(|cx| relay.poll(connection.as_mut(), cx)) => ended,
         () = stopped(&mut seat.stop) => {
             connection.as_mut().graceful_shutdown();
             connection.as_mut().await

@@ -23,6 +23,7 @@ use tokio::time::{Instant, sleep};
 
 use super::wire::{Counting, Stream, Written};
 use super::{Body, chain};
+use crate::relay::Relay;
 
 /// Most header fields in an answer. A complete answer with more is lost, and a governed write's outcome with it.
 const ANSWER_HEADERS_MAX: usize = 200;
@@ -40,6 +41,8 @@ pub struct Link {
     sender: SendRequest<Body>,
     /// What moves the bytes; `None` once it has ended.
     connection: Option<Connection>,
+    /// Wakes whoever waits.
+    relay: Relay,
 }
 
 type Connection = Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>;
@@ -58,7 +61,8 @@ impl Link {
             .await
             .map_err(|error| NotSent::Connect(chain(&error)))?;
         let connection: Connection = Box::pin(connection.with_upgrades());
-        Ok(Self { written, written_before: 0, reused: false, sender, connection: Some(connection) })
+        let (connection, relay) = (Some(connection), Relay::default());
+        Ok(Self { written, written_before: 0, reused: false, sender, connection, relay })
     }
 
     /// Waits until it takes a request.
@@ -81,10 +85,10 @@ impl Link {
         &mut self,
         request: Request<Body>,
     ) -> Result<Response<Incoming>, TrySendError<Request<Body>>> {
-        let connection = &mut self.connection;
+        let (connection, relay) = (&mut self.connection, &self.relay);
         let mut answer = pin!(self.sender.try_send_request(request));
         poll_fn(|cx| {
-            drive(connection, cx);
+            drive(connection, &mut relay.towards(cx.waker()));
             let answered = answer.as_mut().poll(&mut unwoken());
             if answered.is_pending() && !coop::has_budget_remaining() {
                 // The answer may be there: a task that has used up its turn is told nothing but to come again.
@@ -101,9 +105,10 @@ impl Link {
         body: &mut Incoming,
         cx: &mut Context<'_>,
     ) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
-        // What has arrived already needs no driving.
-        if let Poll::Ready(frame) = Pin::new(&mut *body).poll_frame(&mut unwoken()) {
-            return Poll::Ready(frame);
+        // What has arrived already needs no driving. To ask for it wakes the connection, which is what drives it below.
+        let (arrived, _) = self.relay.quietly(|| Pin::new(&mut *body).poll_frame(&mut unwoken()));
+        if arrived.is_ready() {
+            return arrived;
         }
         self.drive(cx);
         Pin::new(body).poll_frame(&mut unwoken())
@@ -122,7 +127,7 @@ impl Link {
 
     /// Whether it is open and would take a request now. Nobody is woken when that changes.
     pub fn is_ready(&mut self) -> bool {
-        self.drive(&mut unwoken());
+        drive(&mut self.connection, &mut unwoken());
         self.connection.is_some() && self.sender.is_ready()
     }
 
@@ -153,8 +158,8 @@ impl Link {
         Apart { _kept: kept }
     }
 
-    fn drive(&mut self, cx: &mut Context<'_>) {
-        drive(&mut self.connection, cx);
+    fn drive(&mut self, cx: &Context<'_>) {
+        drive(&mut self.connection, &mut self.relay.towards(cx.waker()));
     }
 }
 
