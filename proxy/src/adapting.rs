@@ -1,5 +1,6 @@
 //! From a configured action to its adapter: the two crates do not know each other.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use oncegate_adapters::Adapter;
@@ -158,7 +159,7 @@ pub fn is_provider(adapter: &Adapter) -> bool {
 /// The credential of a request: the action's own where it names one, else the host's. One, never both in one
 /// place. A read may have another than the write.
 #[must_use]
-pub fn credential(host: &Host, action: Option<&Action>, reading: bool) -> Option<Credential> {
+pub fn credential<'a>(host: &'a Host, action: Option<&Action>, reading: bool) -> Option<Cow<'a, Credential>> {
     let named = action.and_then(|action| {
         let own = action.kind.read_secret().filter(|_| reading);
         own.or_else(|| action.kind.credential_secret())
@@ -166,9 +167,9 @@ pub fn credential(host: &Host, action: Option<&Action>, reading: bool) -> Option
     match named {
         Some(secret) => {
             let value = Template::parse(&format!("Bearer {{{{secret:{secret}}}}}")).ok()?;
-            Some(Credential::Header { name: "authorization".to_owned(), value })
+            Some(Cow::Owned(Credential::Header { name: "authorization".to_owned(), value }))
         }
-        None => host.credential.clone(),
+        None => host.credential.as_ref().map(Cow::Borrowed),
     }
 }
 
@@ -178,7 +179,7 @@ pub fn credential(host: &Host, action: Option<&Action>, reading: bool) -> Option
 pub fn secret_names(host: Option<&Host>, action: &Action) -> SecretNames {
     let owned = |names: Vec<&str>| names.into_iter().map(str::to_owned).collect::<Vec<_>>();
     let chosen = host.and_then(|host| credential(host, Some(action), false));
-    let chosen = chosen.map(|credential| (credential.place(), owned(credential.secrets())));
+    let chosen = chosen.as_deref().map(|credential| (credential.place(), owned(credential.secrets())));
     let headers = secret_headers(action, true).into_iter();
     let headers = headers.map(|(name, value)| (format!("header {name}"), owned(value.secrets())));
     headers.chain(chosen).filter(|(_, names)| !names.is_empty()).collect()

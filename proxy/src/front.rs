@@ -106,7 +106,8 @@ async fn read(
             let links = Links::of_headers(&head.own)?;
             let (action, _) =
                 snapshot.action(named.action.as_str()).ok_or_else(|| undeclared_host(&via.authority.host))?;
-            if matches!(adapting::credential(host, Some(action), false), Some(Credential::Sigv4(_))) {
+            let credential = adapting::credential(host, Some(action), false);
+            if matches!(credential.as_deref(), Some(Credential::Sigv4(_))) {
                 sigv4::declared(&head.headers, action, &named.input)?;
             }
             let drill = drill::of_request(snapshot, &via.caller, action, &head.own)?;

@@ -35,9 +35,9 @@ pub async fn placed(
     authority: &Authority,
     scope: Option<Scope<'_>>,
 ) -> Result<Placed, Refusal> {
-    // A read without an action carries what its host declares, and nothing else.
-    let hosts_own = action.is_none() && scope.is_none();
-    if hosts_own && let Some(kept) = snapshot.credentials.get(authority) {
+    // A read without an action carries what its host declares, and nothing else; a write what its action does.
+    let (named, comes_again) = (action.map(|action| &action.name), action.is_some() == scope.is_some());
+    if comes_again && let Some(kept) = snapshot.credentials.get(named, authority) {
         return Ok(kept);
     }
     let wanted = Wanted {
@@ -51,8 +51,8 @@ pub async fn placed(
     }
     match Box::pin(secrets::place(sidecar, snapshot, &wanted, &authority.host)).await {
         Ok(placed) => {
-            if hosts_own {
-                snapshot.credentials.keep(&snapshot.config, host, authority, &placed);
+            if comes_again {
+                snapshot.credentials.keep(&snapshot.config, named, authority, &wanted, &placed);
             }
             Ok(placed)
         }

@@ -53,7 +53,7 @@ pub async fn plan(
         let wanted = match planned {
             Planned::Ready(plan) => {
                 let signed = adapting::credential(host, Some(action), false);
-                let asked = if matches!(signed, Some(Credential::Sigv4(_))) {
+                let asked = if matches!(signed.as_deref(), Some(Credential::Sigv4(_))) {
                     // For the fingerprint alone: a read-back does not repeat them.
                     let mut whole = plan.clone();
                     whole.fingerprint_scope.extend(amazons(asked.headers, adapter.key_header()));

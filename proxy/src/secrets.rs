@@ -5,6 +5,7 @@
 //! [`Signer`] for such a host, in the request for an access token to the token's own host (`tokens`), and as a pattern
 //! that [`crate::scrub`] takes out of answers.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -82,7 +83,7 @@ impl Placed {
 /// What has to be placed: the credential of the host or the action, and the declared headers that name secrets.
 pub struct Wanted<'a> {
     /// One credential, chosen by rule.
-    pub credential: Option<Credential>,
+    pub credential: Option<Cow<'a, Credential>>,
     /// Headers of a declared action whose templates name a secret.
     pub headers: Vec<(&'a str, &'a Template)>,
     /// What the other places of those templates are filled with.
@@ -115,7 +116,7 @@ pub async fn place(
         let value = filler.fill(value, Placement::Header).await?;
         placed.headers.push(header(name, &value)?);
     }
-    match &wanted.credential {
+    match wanted.credential.as_deref() {
         None => {}
         Some(Credential::Header { name, value }) => {
             let value = filler.fill(value, Placement::Header).await?;
