@@ -164,8 +164,12 @@ fn respell(raw: &str, out: &mut String) -> Result<(), Ambiguity> {
     Ok(())
 }
 
-/// Decodes one segment once, and makes sure that a server which decodes twice would see the same structure.
+/// Decodes one segment once, and makes sure that a server which decodes twice would see the same structure. `raw` has
+/// passed [`check_raw`]: without an escape it can only be a dot segment.
 fn decode(raw: &str) -> Result<String, Ambiguity> {
+    if !raw.contains('%') {
+        return if raw == "." || raw == ".." { Err(Ambiguity::DotSegment) } else { Ok(raw.to_owned()) };
+    }
     let once = percent_decode_str(raw).decode_utf8().map_err(|_| Ambiguity::BadUtf8)?.into_owned();
     check_decoded(&once)?;
     if holds_escape(&once) {

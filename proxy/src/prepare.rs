@@ -156,6 +156,7 @@ fn new_effect(
         asking.preview.clone().map(|id| BoundPreview { id, basis: preview::basis(action, &planning) });
     let approval_needed = approval_needed(action, &planning);
     let Planning { plan, asked } = planning;
+    let memory = format!(r#"{{"headers":{},"input":{}}}"#, json!(plan.fingerprint_scope), asking.input);
     let links = asking.links;
     NewEffect {
         invocation: asking.fresh.invocation,
@@ -169,7 +170,7 @@ fn new_effect(
         provider_key,
         replay_until: plan.replay_window_ms.map(|window| now.plus(Duration::from_millis(window))),
         can_read_back: adapter.can_read_back(),
-        memory: json!({ "input": asking.input, "headers": plan.fingerprint_scope }).to_string(),
+        memory,
         request,
         approval: approval_needed.then_some(action.approval_expires),
         depends_on: links.depends_on,

@@ -73,22 +73,30 @@ pub(crate) fn as_list(members: &Map<String, Value>) -> Option<Vec<&Value>> {
 /// Writes a JSON string in its shortest ASCII-escape form (RFC 8785 section 3.2.2.2).
 pub(crate) fn write_text(text: &str, out: &mut String) {
     out.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\u{8}' => out.push_str("\\b"),
-            '\t' => out.push_str("\\t"),
-            '\n' => out.push_str("\\n"),
-            '\u{c}' => out.push_str("\\f"),
-            '\r' => out.push_str("\\r"),
-            '\0'..='\u{1f}' => {
-                // Writing to a String cannot fail.
-                let _ = write!(out, "\\u{:04x}", u32::from(c));
+    let mut rest = text;
+    // Runs without anything to escape are written at once. What is escaped has one byte.
+    while let Some(at) = rest.bytes().position(|byte| byte < 0x20 || byte == b'"' || byte == b'\\') {
+        let (run, from) = rest.split_at(at);
+        out.push_str(run);
+        let (escaped, after) = from.split_at(1);
+        match escaped {
+            "\"" => out.push_str("\\\""),
+            "\\" => out.push_str("\\\\"),
+            "\u{8}" => out.push_str("\\b"),
+            "\t" => out.push_str("\\t"),
+            "\n" => out.push_str("\\n"),
+            "\u{c}" => out.push_str("\\f"),
+            "\r" => out.push_str("\\r"),
+            control => {
+                for byte in control.bytes() {
+                    // Writing to a String cannot fail.
+                    let _ = write!(out, "\\u{byte:04x}");
+                }
             }
-            _ => out.push(c),
         }
+        rest = after;
     }
+    out.push_str(rest);
     out.push('"');
 }
 
