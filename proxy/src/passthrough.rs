@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header};
 use http_body::Body as _;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -31,7 +31,7 @@ use crate::state::{Sidecar, Snapshot};
 use crate::unpack::{self, Packing, Unpacker};
 use crate::upstream::dial::Destination;
 use crate::upstream::link::Link;
-use crate::upstream::{Body, chain, whole};
+use crate::upstream::{Body, chain, no_body, whole};
 use streaming::{MovedBy, Sending, Streaming, WithoutTrailers};
 
 /// Idle connections of any age within the pool's own bound will do for a read: a re-sent read does no harm.
@@ -96,8 +96,12 @@ pub async fn forward(
         }
         Passing::Stream(incoming) => {
             leaving.sign(sidecar, &head, Payload::Streaming)?;
-            let (body, sending) = WithoutTrailers::new(incoming);
-            (body.boxed_unsync(), sending)
+            if incoming.is_end_stream() {
+                (no_body(), Sending::whole())
+            } else {
+                let (body, sending) = WithoutTrailers::new(incoming);
+                (body.boxed_unsync(), sending)
+            }
         }
     };
     let Leaving { mut request, scrubber, way, .. } = leaving;
@@ -236,7 +240,7 @@ fn lost(write: bool, snapshot: &Snapshot, head: &Head) -> Result<Response<Body>,
 /// A provider's fields as an agent may see them, and `Via`, which tells an answer that was passed on from ours.
 fn passed_on(headers: HeaderMap, scrubber: &Scrubber) -> HeaderMap {
     let (mut kept, _ours) = receive::end_to_end(headers);
-    kept.remove(respond::REPLAY_HEADER);
+    kept.remove(REPLAY);
     if kept.values().any(|value| matches!(scrubber.clean(value.as_bytes()), Cow::Owned(_))) {
         kept = cleaned(&kept, scrubber);
     }
@@ -294,6 +298,9 @@ fn set_framing(request: &mut Request<()>, body: &Passing) {
         }
     }
 }
+
+/// Says of an answer of ours that it comes from the record.
+const REPLAY: HeaderName = HeaderName::from_static(respond::REPLAY_HEADER);
 
 /// How passing on ended without an answer.
 enum Broken {

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, Empty, Full};
 use hyper::body::Incoming;
 use oncegate_policy::exchange::{Exchange, Loss, NotSent, Phase};
 use oncegate_store::{Claim, DispatchPermit, PlainClaim, PlainPermit, ReplayClaim, ReplayPermit};
@@ -41,6 +41,12 @@ pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
 #[must_use]
 pub fn whole(bytes: Bytes) -> Body {
     Full::new(bytes).map_err(|never| match never {}).boxed_unsync()
+}
+
+/// No body at all.
+#[must_use]
+pub fn no_body() -> Body {
+    Empty::new().map_err(|never| match never {}).boxed_unsync()
 }
 
 /// A governed request, ready to leave.
