@@ -21,6 +21,7 @@ pub async fn oncegate(dir: &Path) -> Result<(), Failure> {
         .with_writer(std::io::stderr)
         .with_target(false)
         .with_ansi(false)
+        .fmt_fields(oncegate::log_fields::Plain)
         .try_init()
         .during("start logging")?;
     let loaded = oncegate::load::load(&dir.join("oncegate.toml")).during("read the configuration")?;

@@ -45,6 +45,7 @@ pub mod clock;
 mod definition;
 pub mod durable;
 pub mod load;
+pub mod log_fields;
 pub mod logged;
 pub mod metrics;
 pub mod proof;

@@ -13,6 +13,7 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use super::exit::Stop;
+use crate::log_fields::Plain;
 use crate::metrics;
 
 /// The watcher of the configuration's folder tells of each change in it at `trace`. Where the log is written into that
@@ -61,8 +62,12 @@ where
             let logs = logs.json().flatten_event(true).with_current_span(false).with_span_list(false);
             logs.finish().with(filter_fn(tells_no_secret)).into()
         }
+        LogFormat::Text if colours => {
+            logs.with_target(false).with_ansi(true).finish().with(filter_fn(tells_no_secret)).into()
+        }
         LogFormat::Text => {
-            logs.with_target(false).with_ansi(colours).finish().with(filter_fn(tells_no_secret)).into()
+            let logs = logs.with_target(false).with_ansi(false).fmt_fields(Plain);
+            logs.finish().with(filter_fn(tells_no_secret)).into()
         }
     })
 }
