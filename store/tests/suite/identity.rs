@@ -223,9 +223,12 @@ async fn a_success_counts_behind_a_later_failure_until_it_is_too_long_ago() {
     let latest = another(&memory, &answered(402), NOON.plus(2 * HOUR)).await;
     assert_ne!(failed.id, latest.id);
     let over = NOON.plus(HOUR + DAY);
-    match memory.store.admit(keyless(&memory), over.minus(Duration::from_millis(1))).await.unwrap() {
-        Admitted::Repeat(view) => assert_eq!(view.id, newer.id),
-        other => panic!("{other:?}"),
+    // While both successes count, and while only the newer one does.
+    for at in [NOON.plus(3 * HOUR), over.minus(Duration::from_millis(1))] {
+        match memory.store.admit(keyless(&memory), at).await.unwrap() {
+            Admitted::Repeat(view) => assert_eq!(view.id, newer.id),
+            other => panic!("{other:?}"),
+        }
     }
     let (_permit, effect) = memory.granted(keyless(&memory), over).await;
     assert_eq!(effect.retry_of, Some(latest.invocation), "of the latest that failed");
