@@ -8,10 +8,13 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use oncegate_bench::client::{Bounds, Kind};
-use oncegate_bench::measure::{self, Part, Plan};
+use oncegate_bench::measure::{self, Part, Plan, growth};
 use oncegate_bench::rig::Secret;
 use oncegate_bench::{During, Failure, roles};
 use serde::Serialize;
+
+/// Settled effects of the small record that a large one is compared with.
+const GROWTH_SMALL: u64 = 10_000;
 
 /// Measures Oncegate beside a minimal interceptor, on loopback
 #[derive(Parser)]
@@ -52,6 +55,24 @@ enum Command {
         out: PathBuf,
         /// The result goes to NAME.json
         #[arg(long, default_value = "sustained")]
+        name: String,
+    },
+    /// The record alone, with little and with much in it: what an admission takes, and an opening
+    Growth {
+        /// Settled effects of the large record; it needs about 2.4 GB for each million
+        #[arg(long, default_value_t = 1_000_000)]
+        effects: u64,
+        /// Rounds; values are medians over them
+        #[arg(long, default_value_t = 10)]
+        rounds: usize,
+        /// Where the databases are made while it runs [default: the system's]
+        #[arg(long)]
+        dir: Option<PathBuf>,
+        /// Where the result is written
+        #[arg(long, default_value = "bench/results")]
+        out: PathBuf,
+        /// The result goes to NAME.json
+        #[arg(long, default_value = "growth")]
         name: String,
     },
     /// The record alone, without a proxy: governed writes into the store, and into the least journal
@@ -121,6 +142,11 @@ fn run(command: Command) -> Result<bool, Failure> {
         Command::ServeOncegate { dir } => return serve(roles::oncegate(&dir)),
         Command::ServeFloor { dir, origin, journal } => return serve(roles::floor(&dir, origin, journal)),
         Command::Store { writes, dir } => return store(writes, dir.as_deref()),
+        Command::Growth { effects, rounds, dir, out, name } => {
+            let bounds =
+                growth::Bounds { effects: [GROWTH_SMALL, effects], rounds: rounds.max(1), writes: 500 };
+            return grown(bounds, dir.as_deref(), &out, &name);
+        }
         Command::Sustained { minutes, callers, dir, out, name } => {
             let bounds = Bounds { time: Duration::from_secs(60 * minutes), requests: usize::MAX };
             return sustained(bounds, callers.max(1), dir.unwrap_or_else(std::env::temp_dir), &out, &name);
@@ -162,12 +188,26 @@ fn sustained(bounds: Bounds, callers: usize, dir: PathBuf, out: &Path, name: &st
     Ok(ended.errors == 0 && ended.counted.exact() && ended.flat())
 }
 
-fn store(writes: u64, dir: Option<&Path>) -> Result<bool, Failure> {
-    let made = match dir {
-        Some(dir) => tempfile::tempdir_in(dir),
+fn grown(bounds: growth::Bounds, dir: Option<&Path>, out: &Path, name: &str) -> Result<bool, Failure> {
+    let dir = directory(dir)?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().during("start a runtime")?;
+    let growth = runtime.block_on(growth::run(dir.path(), bounds))?;
+    say(&growth.text());
+    keep(out, name, &growth)?;
+    Ok(true)
+}
+
+fn directory(parent: Option<&Path>) -> Result<tempfile::TempDir, Failure> {
+    let made = match parent {
+        Some(parent) => tempfile::tempdir_in(parent),
         None => tempfile::tempdir(),
     };
-    let dir = made.during("make a directory for databases")?;
+    made.during("make a directory for databases")
+}
+
+fn store(writes: u64, dir: Option<&Path>) -> Result<bool, Failure> {
+    let dir = directory(dir)?;
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().during("start a runtime")?;
     let lines = runtime.block_on(measure::ledger::run(dir.path(), writes))?;

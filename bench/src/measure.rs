@@ -2,6 +2,7 @@
 //! a neighbour on the machine disturbs all of it alike.
 
 pub mod connections;
+pub mod growth;
 pub mod ledger;
 pub mod machine;
 pub mod processes;

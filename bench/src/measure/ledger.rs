@@ -106,13 +106,21 @@ async fn journal(path: &Path, callers: u64, writes: u64) -> Result<Line, Failure
 /// # Errors
 /// It could not be made.
 pub async fn open(path: &Path) -> Result<Store, Failure> {
+    open_again(path, 0).await
+}
+
+/// The same for the run with this number: a store takes each once.
+///
+/// # Errors
+/// It could not be opened.
+pub async fn open_again(path: &Path, run: u64) -> Result<Store, Failure> {
     let options = StoreOptions {
         path: path.to_owned(),
         schedule: Schedule { first_after: Duration::from_secs(30), max_interval: Duration::from_secs(3600) },
         queue_capacity: 4_096,
         keep_responses: Duration::from_secs(86_400),
     };
-    let store = Store::open(options, OwnerId::from_ulid(&ulid(0)), NOW).during("open a store")?;
+    let store = Store::open(options, OwnerId::from_ulid(&ulid(run)), NOW).during("open a store")?;
     let limit = Limit {
         name: "cap".to_owned(),
         dimension: usd(),
@@ -130,10 +138,20 @@ pub async fn open(path: &Path) -> Result<Store, Failure> {
 /// # Errors
 /// It was not granted, or not recorded. No two may have the same `number`.
 pub async fn write(store: &Store, number: u64) -> Result<(), Failure> {
-    match store.admit(effect(number)?, NOW).await.during("admit a write")? {
+    admission(store, number).await.map(drop)
+}
+
+/// The same, and how long its admission took, in nanoseconds.
+///
+/// # Errors
+/// As [`write`].
+pub async fn admission(store: &Store, number: u64) -> Result<u64, Failure> {
+    let (new, begun) = (effect(number)?, Instant::now());
+    match store.admit(new, NOW).await.during("admit a write")? {
         Admitted::Granted { permit, .. } => {
+            let took = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
             store.record(permit.spend(), seen(), NOW).await.during("record a write")?;
-            Ok(())
+            Ok(took)
         }
         Admitted::Repeat(_) | Admitted::Refused(_) | Admitted::Parked(_) => {
             Err("a fresh write was not granted").during("admit a write")
