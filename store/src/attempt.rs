@@ -4,7 +4,7 @@
 use oncegate_policy::effect::Stage;
 use oncegate_policy::id::{AttemptId, EffectId};
 use oncegate_policy::time::Timestamp;
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, ffi, params};
 
 use crate::error::Fault;
 use crate::record::Seen;
@@ -23,11 +23,6 @@ const NUMBER_MAX: i64 = (1 << BITS) - 1;
 /// The key of an effect's one dispatch: there cannot be two.
 pub(crate) fn dispatch_key(effect: i64) -> i64 {
     effect << BITS
-}
-
-/// Whether it is the key of a dispatch.
-pub(crate) fn is_dispatch(attempt: i64) -> bool {
-    attempt & NUMBER_MAX == 0
 }
 
 /// A dispatch's id is its effect's own, with another beginning: there cannot be two.
@@ -57,6 +52,11 @@ pub(crate) fn effect_of(connection: &Connection, attempt: i64, id: &EffectId) ->
     found.ok_or_else(|| Fault::Gone { effect: id.clone() })
 }
 
+/// Whether a row was not inserted because its key is taken.
+fn is_there(error: &rusqlite::Error) -> bool {
+    error.sqlite_error().is_some_and(|said| said.extended_code == ffi::SQLITE_CONSTRAINT_PRIMARYKEY)
+}
+
 impl Tx<'_> {
     /// A row for a dispatch that nobody has seen the end of, before its effect stops to say `dispatching`.
     pub(crate) fn note_dispatch(&self, effect: &Effect) -> Result<(), Fault> {
@@ -77,25 +77,27 @@ impl Tx<'_> {
         seen: &Seen,
         now: Timestamp,
     ) -> Result<(), Fault> {
-        let statement = match &effect.view.stage {
-            Stage::Dispatching { .. } => {
-                "INSERT INTO attempt (key, effect, kind, run, started_at, ended_at, verdict, seen, step, cause, status, digest)
-                 VALUES (?1, ?1 >> 20, 'dispatch', (SELECT run FROM effect WHERE key = ?1 >> 20),
-                     (SELECT claimed_at FROM effect WHERE key = ?1 >> 20), ?2, ?3, ?4, ?5, ?6, ?7, ?8)"
-            }
-            Stage::AwaitingApproval { .. }
-            | Stage::Ready
-            | Stage::Reconciling { .. }
-            | Stage::Settled(_)
-            | Stage::Rejected(_) => {
-                "UPDATE attempt SET ended_at = ?2, verdict = ?3, seen = ?4, step = ?5, cause = ?6, status = ?7, digest = ?8
-                 WHERE key = ?1"
-            }
-        };
         let (step, cause, status) = seen.columns();
         let columns =
             params![attempt, now.0, seen.verdict.word(), seen.word(), step, cause, status, seen.digest()];
-        self.connection.prepare_cached(statement)?.execute(columns)?;
+        if matches!(effect.view.stage, Stage::Dispatching { .. }) {
+            let mut insert = self.connection.prepare_cached(
+                "INSERT INTO attempt (key, effect, kind, run, started_at, ended_at, verdict, seen, step, cause, status, digest)
+                 VALUES (?1, ?1 >> 20, 'dispatch', (SELECT run FROM effect WHERE key = ?1 >> 20),
+                     (SELECT claimed_at FROM effect WHERE key = ?1 >> 20), ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+            )?;
+            match insert.execute(columns) {
+                // An earlier version has begun it with a row.
+                Err(error) if is_there(&error) => {}
+                done => return Ok(done.map(drop)?),
+            }
+        }
+        self.connection
+            .prepare_cached(
+                "UPDATE attempt SET ended_at = ?2, verdict = ?3, seen = ?4, step = ?5, cause = ?6, status = ?7, digest = ?8
+                 WHERE key = ?1",
+            )?
+            .execute(columns)?;
         Ok(())
     }
 

@@ -77,6 +77,8 @@ where
     fn run(&mut self, tx: &mut Tx<'_>) -> bool {
         let step = self.step.words;
         if let Some(verb) = &mut self.verb {
+            // What an earlier run has come to was rolled back, and must not be told if this one panics.
+            self.done = None;
             self.done = Some(verb(tx).map_err(|fault| StoreError::Failed { step, fault }));
         }
         matches!(self.done, Some(Ok(_)))

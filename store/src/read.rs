@@ -219,7 +219,9 @@ fn attempts(connection: &Connection, effect: &Effect) -> Result<Vec<AttemptView>
             digest: columns.next::<Option<Vec<u8>>>()?.map(|digest| row::to_hex(&digest)),
         })
     })?;
-    if let Stage::Dispatching { claimed_at, .. } = &effect.view.stage {
+    if let Stage::Dispatching { claimed_at, .. } = &effect.view.stage
+        && !attempts.iter().any(|attempt| attempt.kind == AttemptKind::Dispatch)
+    {
         // No row of its own before something was seen of it.
         attempts.insert(0, AttemptView::dispatching(attempt::dispatch_id(&effect.view.id), *claimed_at));
     }

@@ -14,7 +14,7 @@ use crate::error::{Fault, StoreError};
 use crate::record::Seen;
 use crate::settle::Fact;
 use crate::writer::{Step, Tx};
-use crate::{Store, attempt, plain, row};
+use crate::{Store, plain, row};
 
 const SWEEP: Step =
     Step::new("sweep interrupted dispatches").failing_at("before_sweep_commit", "after_sweep_commit");
@@ -39,12 +39,12 @@ impl Store {
             let verb = move |tx: &mut Tx<'_>| {
                 let swept = sweep(tx, earlier, now)?;
                 let plain = plain::resolve::sweep(tx, SWEPT_MAX, now)?;
-                Ok((swept.closed.len().max(plain), swept))
+                Ok((swept.closed.max(plain), swept))
             };
             match self.inner.writer.write(SWEEP, usize::MAX, verb).await {
                 Ok((closed, mut swept)) => {
                     // Not before the commit: until then, this is all that is known of them.
-                    swept.closed.iter().for_each(|attempt| self.inner.living.forget(*attempt));
+                    swept.ended.iter().for_each(|attempt| self.inner.living.forget(*attempt));
                     unknown.append(&mut swept.unknown);
                     if closed < SWEPT_MAX {
                         self.inner.swept_earlier.store(true, Ordering::SeqCst);
@@ -66,7 +66,9 @@ impl Store {
     async fn sweep_each(&self, earlier: bool, now: Timestamp) -> Result<Vec<EffectId>, StoreError> {
         let list = move |tx: &mut Tx<'_>| abandoned(tx, earlier, usize::MAX);
         let mut unknown = Vec::new();
-        for open in self.inner.writer.write(SWEEP, usize::MAX, list).await? {
+        let listed = self.inner.writer.write(SWEEP, usize::MAX, list).await?;
+        listed.gone.iter().for_each(|attempt| self.inner.living.forget(*attempt));
+        for open in listed.abandoned {
             match self.inner.writer.write(SWEEP, usize::MAX, move |tx| end(tx, open, now)).await {
                 Ok(became) => {
                     self.inner.living.forget(open.attempt);
@@ -82,10 +84,21 @@ impl Store {
     }
 }
 
-/// What one transaction has closed.
+/// What one transaction has done.
 struct Swept {
-    closed: Vec<i64>,
+    /// How many attempts it has closed.
+    closed: usize,
+    /// These, and what had ended already.
+    ended: Vec<i64>,
     unknown: Vec<EffectId>,
+}
+
+/// What nobody holds any more.
+struct Listed {
+    /// It says that it is on its way.
+    abandoned: Vec<Abandoned>,
+    /// It does not, or was never committed.
+    gone: Vec<i64>,
 }
 
 /// One that nobody will finish.
@@ -97,33 +110,36 @@ struct Abandoned {
 }
 
 fn sweep(tx: &mut Tx<'_>, earlier: bool, now: Timestamp) -> Result<Swept, Fault> {
-    let abandoned = abandoned(tx, earlier, SWEPT_MAX)?;
+    let Listed { abandoned, gone: mut ended } = abandoned(tx, earlier, SWEPT_MAX)?;
     let mut unknown = Vec::new();
     for each in &abandoned {
         unknown.extend(end(tx, *each, now)?);
     }
-    Ok(Swept { closed: abandoned.iter().map(|each| each.attempt).collect(), unknown })
+    ended.extend(abandoned.iter().map(|each| each.attempt));
+    Ok(Swept { closed: abandoned.len(), ended, unknown })
 }
 
 /// Dispatches and replays without a living owner, in the order of their effects.
-fn abandoned(tx: &Tx<'_>, earlier: bool, count_max: usize) -> Result<Vec<Abandoned>, Fault> {
+fn abandoned(tx: &Tx<'_>, earlier: bool, count_max: usize) -> Result<Listed, Fault> {
     let mut open = open_attempts(tx.connection)?;
     if earlier {
         open.append(&mut dispatching(tx.connection)?);
     }
+    let mut gone = Vec::new();
     for attempt in tx.setting.living.abandoned() {
         match owner_of(tx.connection, attempt)? {
             Some(run) => open.push((attempt, run)),
-            // Not committed, or ended by a look or a person.
-            None if attempt::is_dispatch(attempt) => tx.setting.living.forget(attempt),
-            None => {}
+            None if open.iter().any(|(open, _)| *open == attempt) => {}
+            None => gone.push(attempt),
         }
     }
     open.retain(|(attempt, by)| *by != tx.setting.run || !tx.setting.living.holds(*attempt));
     open.sort_unstable();
     open.dedup();
     open.truncate(count_max);
-    Ok(open.into_iter().map(|(attempt, by)| Abandoned { attempt, ours: by == tx.setting.run }).collect())
+    let ours = |by: i64| by == tx.setting.run;
+    let abandoned = open.into_iter().map(|(attempt, by)| Abandoned { attempt, ours: ours(by) }).collect();
+    Ok(Listed { abandoned, gone })
 }
 
 /// Ends one attempt. The effect, if it became unknown by it.

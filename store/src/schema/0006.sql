@@ -2,8 +2,9 @@
 -- its effect says `dispatching`, by which run and since when.
 DROP TRIGGER attempt_stays;
 DELETE FROM attempt
-WHERE kind = 'dispatch' AND ended_at IS NULL
-    AND EXISTS (SELECT 1 FROM effect WHERE effect.key = attempt.effect AND stage = 'dispatching');
+WHERE kind = 'dispatch' AND ended_at IS NULL AND id IS NULL
+    AND EXISTS (SELECT 1 FROM effect WHERE effect.key = attempt.effect AND stage = 'dispatching'
+        AND effect.claimed_at = attempt.started_at AND effect.run = attempt.run);
 CREATE TRIGGER attempt_stays BEFORE DELETE ON attempt
 WHEN EXISTS (SELECT 1 FROM effect WHERE key = OLD.effect AND pruned_at IS NULL)
 BEGIN SELECT RAISE(ABORT, 'attempts are append-only'); END;
@@ -16,13 +17,13 @@ WHEN NOT EXISTS (SELECT 1 FROM effect WHERE key = NEW.effect AND CASE NEW.kind
     ELSE stage = 'dispatching' OR stage IN ('reconciling', 'settled') END)
 BEGIN SELECT RAISE(ABORT, 'no attempt in this stage'); END;
 
--- SQLite builds a table for each list of more than two words, whenever the statement runs.
+-- An effect is claimed once, by one run. SQLite builds a table for each list of more than two words, whenever the statement runs.
 DROP TRIGGER effect_moves;
-CREATE TRIGGER effect_moves BEFORE UPDATE OF stage, result, verification, settled_at, rejection, rejection_code, rejected_at
+CREATE TRIGGER effect_moves BEFORE UPDATE OF stage, run, result, verification, settled_at, rejection, rejection_code, rejected_at
 ON effect
 WHEN NOT CASE OLD.stage
-    WHEN 'dispatching'       THEN NEW.stage = 'dispatching'
-        OR (NEW.stage IN ('settled', 'reconciling') AND EXISTS (SELECT 1 FROM attempt WHERE key = OLD.key << 20))
+    WHEN 'dispatching'       THEN NEW.stage IN ('settled', 'reconciling')
+        AND EXISTS (SELECT 1 FROM attempt WHERE key = OLD.key << 20)
     WHEN 'reconciling'       THEN NEW.stage IN ('reconciling', 'settled')
     WHEN 'settled'           THEN NEW.stage = 'settled'
         AND NEW.settled_at IS OLD.settled_at

@@ -16,19 +16,23 @@ impl Work {
     /// Whether something was committed.
     pub(super) fn commit(&mut self, batch: &mut Vec<Box<dyn Job>>) -> rusqlite::Result<bool> {
         let start = self.head.clone();
-        self.begin()?;
-        match self.run_together(batch)? {
-            Together::Done => {}
-            Together::Spoilt if batch.len() > 1 => {
-                self.roll_back(&start)?;
-                self.begin()?;
-                for job in batch.iter_mut() {
-                    self.run_apart(job.as_mut())?;
+        loop {
+            self.begin()?;
+            match self.run_together(batch)? {
+                Together::Done => break,
+                Together::Damaged if batch.len() > 1 => self.roll_back(&start)?,
+                Together::Spoilt if batch.len() > 1 => {
+                    self.roll_back(&start)?;
+                    self.begin()?;
+                    for job in batch.iter_mut().filter(|job| !Self::run_into_damage(job.as_ref())) {
+                        self.run_apart(job.as_mut())?;
+                    }
+                    break;
                 }
-            }
-            Together::Spoilt | Together::Nothing => {
-                self.roll_back(&start)?;
-                return Ok(false);
+                Together::Damaged | Together::Spoilt | Together::Nothing => {
+                    self.roll_back(&start)?;
+                    return Ok(false);
+                }
             }
         }
         self.tally.write_down(&self.connection)?;
@@ -60,11 +64,17 @@ impl Work {
     fn run_together(&mut self, batch: &mut [Box<dyn Job>]) -> rusqlite::Result<Together> {
         let mut done = Together::Nothing;
         for job in batch {
+            if Self::run_into_damage(job.as_ref()) {
+                continue;
+            }
             self.write_down_before(job.as_ref())?;
             let (before, mark) = (self.head.clone(), self.tally.mark());
             let changes = self.connection.total_changes();
             if self.run(job.as_mut())? {
                 done = Together::Done;
+            } else if Self::run_into_damage(job.as_ref()) {
+                // SQLite commits nothing more of this transaction. The others are run again without this job.
+                return Ok(Together::Damaged);
             } else if self.connection.total_changes() == changes {
                 self.head = before;
                 self.tally.undo(mark);
@@ -73,6 +83,10 @@ impl Work {
             }
         }
         Ok(done)
+    }
+
+    fn run_into_damage(job: &dyn Job) -> bool {
+        matches!(job.fault().and_then(Trouble::of), Some(Trouble::Damaged))
     }
 
     /// One job in a savepoint of its own: if it fails, its neighbours do not notice.
@@ -110,7 +124,7 @@ impl Work {
             self.tally.forget();
         }
         // At once, so that a neighbour behind it gives no right to send either.
-        if let Some(Trouble::Damaged) = job.fault().and_then(Trouble::of) {
+        if Self::run_into_damage(job) {
             self.counters.met(Some(Trouble::Damaged));
         }
         if self.connection.is_autocommit() {
@@ -146,6 +160,8 @@ enum Together {
     Nothing,
     /// One has failed half-way: nothing of any may be kept.
     Spoilt,
+    /// One has met a page that is damaged, and is not run again: nothing of any can be kept.
+    Damaged,
 }
 
 pub(super) fn hit_each(batch: &[Box<dyn Job>], at: impl Fn(Step) -> Option<&'static str>) {
@@ -157,5 +173,92 @@ fn tell_too_early(batch: &mut Vec<Box<dyn Job>>) {
     if batch.iter().any(|job| job.step().before == Some("before_commit")) {
         batch.drain(..).for_each(|job| job.reply(Ok(())));
         failpoint::wait_for_send();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use oncegate_policy::id::OwnerId;
+    use oncegate_policy::reconcile::Schedule;
+    use oncegate_policy::time::Timestamp;
+    use tokio::sync::oneshot;
+
+    use crate::error::{Fault, StoreError};
+    use crate::job::{Job, Step, Verb};
+    use crate::writer::Tx;
+    use crate::{Store, StoreOptions};
+
+    const STEP: Step = Step::new("try");
+
+    fn job<T: Send + 'static>(
+        verb: impl FnMut(&mut Tx<'_>) -> Result<T, Fault> + Send + 'static,
+    ) -> (Box<dyn Job>, oneshot::Receiver<Result<T, StoreError>>) {
+        let (waiting, answer) = oneshot::channel();
+        (Box::new(Verb::new(STEP, verb, waiting)), answer)
+    }
+
+    fn halt(tx: &Tx<'_>) -> Result<(), Fault> {
+        Ok(tx.connection.execute("INSERT INTO halt (reason, by, at) VALUES ('r', 'b', 1)", []).map(drop)?)
+    }
+
+    fn failed(code: i32) -> Fault {
+        rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None).into()
+    }
+
+    /// Plays one batch on a new database; how often halts were counted after it.
+    fn played(batch: Vec<Box<dyn Job>>) -> i64 {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("once.db");
+        let second = Duration::from_secs(1);
+        let options = StoreOptions {
+            path: path.clone(),
+            schedule: Schedule { first_after: second, max_interval: second },
+            queue_capacity: 1,
+            keep_responses: second,
+        };
+        let owner = OwnerId::from_ulid("01ARZ3NDEKTSV4RRFFQ69G5FAV");
+        let (store, mut hand) = Store::open_by_hand(options, owner, Timestamp(1)).unwrap();
+        hand.work.turn(batch);
+        let count = "SELECT count(*) FROM halt";
+        let halts = hand.work.connection.query_row(count, [], |row| row.get(0)).unwrap();
+        drop((store, hand));
+        halts
+    }
+
+    /// It was done once, and that was rolled back with the neighbour that spoilt it.
+    #[test]
+    fn a_job_that_panics_when_it_is_run_again_was_not_done() {
+        let mut runs = 0;
+        let (first, told) = job(move |_| {
+            runs += 1;
+            assert_eq!(runs, 1, "not again");
+            Ok(())
+        });
+        let (spoils, _) = job(|tx| halt(tx).and(Err::<(), _>(Fault::Damaged)));
+        assert_eq!(played(vec![first, spoils]), 0);
+        assert!(matches!(told.blocking_recv().unwrap(), Err(StoreError::Closed)));
+    }
+
+    #[test]
+    fn who_meets_a_damaged_page_keeps_nobody_else_from_the_commit() {
+        let (done, told) = job(|tx| halt(tx));
+        let (meets, met) = job(|tx| {
+            tx.connection.execute("UPDATE chain_head SET seq = 7 WHERE one = 1", [])?;
+            Err::<(), _>(failed(rusqlite::ffi::SQLITE_CORRUPT))
+        });
+        assert_eq!(played(vec![done, meets]), 1);
+        assert!(told.blocking_recv().unwrap().is_ok());
+        assert!(matches!(met.blocking_recv().unwrap(), Err(StoreError::Failed { .. })));
+    }
+
+    #[test]
+    fn alone_a_job_that_fails_leaves_nothing() {
+        for code in [rusqlite::ffi::SQLITE_CORRUPT, rusqlite::ffi::SQLITE_CONSTRAINT] {
+            let (fails, told) = job(move |tx| halt(tx).and(Err::<(), _>(failed(code))));
+            assert_eq!(played(vec![fails]), 0);
+            assert!(matches!(told.blocking_recv().unwrap(), Err(StoreError::Failed { .. })));
+        }
     }
 }

@@ -64,6 +64,10 @@ async fn a_stage_going_backwards() {
         "UPDATE effect SET stage = 'ready', approval = 'apr_1', claimed_at = NULL, unknown_since = NULL, next_look_at = NULL WHERE key = 2",
         "UPDATE effect SET stage = 'rejected', rejection = 'denied', rejected_at = 1, run = NULL, claimed_at = NULL WHERE key = 3",
         "UPDATE effect SET stage = 'gone' WHERE key = 3",
+        // Claimed again, by this run or another one.
+        "UPDATE effect SET stage = 'dispatching' WHERE key = 3",
+        "UPDATE effect SET stage = 'dispatching', run = 2 WHERE key = 3",
+        "UPDATE effect SET run = 2 WHERE key = 3",
         // Nothing was seen of its dispatch.
         "UPDATE effect SET stage = 'reconciling', run = NULL, unknown_since = 1 WHERE key = 3",
         "UPDATE effect SET stage = 'settled', run = NULL, result = 'failed', verification = 'unverified', settled_at = 1 WHERE key = 3",

@@ -23,6 +23,33 @@ fn version_1() -> tempfile::TempDir {
     folder
 }
 
+/// A dispatch that version 1 had under way has a row, with an id of its own, and keeps it.
+#[tokio::test]
+async fn version_1_keeps_the_id_of_an_attempt_that_is_open() {
+    let folder = version_1();
+    let path = folder.path().join("once.db");
+    let own = "att_01ARZ3NDEKTSV4RR0000000099";
+    Connection::open(&path)
+        .unwrap()
+        .execute_batch(&format!(
+            "DROP TRIGGER attempt_ends_once; UPDATE attempt SET id = '{own}' WHERE key = 4;
+             CREATE TRIGGER attempt_ends_once BEFORE UPDATE ON attempt WHEN OLD.ended_at IS NOT NULL
+             BEGIN SELECT RAISE(ABORT, 'attempts are append-only'); END"
+        ))
+        .unwrap();
+    let store = Store::open(options(path), owner(9), NOON).unwrap();
+    let memory = Memory { store, folder, ids: std::cell::Cell::new(100) };
+    let shown = async |effect| {
+        let attempts = memory.store.effect(effect).await.unwrap().unwrap().attempts;
+        attempts.iter().map(|attempt| (attempt.id.to_string(), attempt.ended_at)).collect::<Vec<_>>()
+    };
+    let all = oncegate_store::EffectFilter { limit: 10, ..Default::default() };
+    let dispatching = memory.store.list(all).await.unwrap().effects[0].id.clone();
+    assert_eq!(shown(&dispatching).await, [(own.to_owned(), None)]);
+    assert_eq!(memory.store.sweep(NOON).await.unwrap(), std::slice::from_ref(&dispatching));
+    assert_eq!(shown(&dispatching).await, [(own.to_owned(), Some(NOON))]);
+}
+
 #[tokio::test]
 async fn version_1_keeps_its_effects_and_its_chain() {
     let folder = version_1();
