@@ -16,8 +16,8 @@ use crate::writer::{Job, Work};
 /// Pages of a database, at most, as SQLite has it by itself.
 const PAGES_MAX: u32 = u32::MAX - 1;
 
-/// The connection that reads. Most that play with a store by the ten thousand never read, and to open it takes as long
-/// as all else that they do: so it is opened by the first read.
+/// The connection that reads. Who opens stores by the ten thousand never reads, and a tenth of the time went into this:
+/// so it is opened by the first read.
 pub(crate) struct Reading {
     path: PathBuf,
     opened: Option<Connection>,
