@@ -5,9 +5,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long anything may take before the test gives up: no process ends before the disk has answered it, and where a
-/// build writes a gigabyte beside the tests, that takes its time.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+/// How long anything may take before the test gives up.
+pub const PATIENCE: Duration = Duration::from_secs(40);
 
 /// Asks again and again until there is an answer; fails the test after [`PATIENCE`].
 pub fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
