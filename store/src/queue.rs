@@ -21,6 +21,8 @@ enum Filled {
 
 struct State<T> {
     waiting: VecDeque<T>,
+    /// How many threads sleep at [`Queue::take`]: to wake one that does not is a call of the system for nothing.
+    asleep: usize,
     closed: bool,
 }
 
@@ -48,7 +50,7 @@ impl<T> Queue<T> {
     }
 
     fn telling(filled: Filled) -> Self {
-        Self { state: Mutex::new(State { waiting: VecDeque::new(), closed: false }), filled }
+        Self { state: Mutex::new(State { waiting: VecDeque::new(), asleep: 0, closed: false }), filled }
     }
 
     /// Appends unless `capacity` items wait already.
@@ -61,9 +63,11 @@ impl<T> Queue<T> {
             return Err(NotQueued::Full);
         }
         state.waiting.push_back(item);
+        let asleep = state.asleep;
         drop(state);
         match &self.filled {
-            Filled::Thread(filled) => filled.notify_one(),
+            Filled::Thread(filled) if asleep > 0 => filled.notify_one(),
+            Filled::Thread(_) => {}
             Filled::Hand(filled) => filled.notify_one(),
         }
         Ok(())
@@ -77,7 +81,9 @@ impl<T> Queue<T> {
             if state.closed {
                 return None;
             }
+            state.asleep += 1;
             state = filled.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.asleep -= 1;
         }
         Some(state.first(batch_max))
     }
