@@ -144,7 +144,7 @@ pub async fn write(store: &Store, number: u64) -> Result<(), Failure> {
 /// The same, and how long its admission took, in nanoseconds.
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 pub async fn admission(store: &Store, number: u64) -> Result<u64, Failure> {
     let (new, begun) = (effect(number)?, Instant::now());
     match store.admit(new, NOW).await.during("admit a write")? {
