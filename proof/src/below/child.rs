@@ -14,7 +14,7 @@ use crate::below::Below;
 use crate::failure::{During, Failure};
 
 /// For a start and for an end.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 /// Between two looks at another process, which can only be polled.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
