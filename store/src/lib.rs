@@ -4,7 +4,6 @@
 //! The rules themselves are in `oncegate-policy`; the database repeats the ones that must never break. The
 //! store sends nothing and asks no clock what time it is: time is handed in. Modules in reading order.
 
-use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -97,7 +96,7 @@ struct Inner {
     schedule: Schedule,
     keep_responses: Duration,
     queue_capacity: usize,
-    _lock: File,
+    _lock: open::Lock,
 }
 
 impl Store {

@@ -67,7 +67,7 @@ impl Store {
 
 /// A database that this run has for itself.
 struct Opened {
-    lock: File,
+    lock: Lock,
     connection: Connection,
     setting: Setting,
     head: Head,
@@ -76,7 +76,7 @@ struct Opened {
 impl Opened {
     fn new(options: &StoreOptions, owner: OwnerId, now: Timestamp) -> Result<Self, OpenError> {
         let path = &options.path;
-        let lock = lock(path)?;
+        let lock = Lock::of(path)?;
         create(path)?;
         let mut connection = writing(path)?;
         upgrade(&mut connection, path)?;
@@ -140,7 +140,7 @@ impl Shared {
         }
     }
 
-    fn store(self, writer: Writer, reader: Reader, lock: File, options: &StoreOptions) -> Store {
+    fn store(self, writer: Writer, reader: Reader, lock: Lock, options: &StoreOptions) -> Store {
         let Self { living, living_plain, owner } = self;
         let inner = Inner {
             writer,
@@ -158,21 +158,36 @@ impl Shared {
     }
 }
 
-/// Held for life: the operating system gives it up when the process ends, however it ends. A file of its own, so
-/// that readers of the database are never locked out.
-fn lock(path: &Path) -> Result<File, OpenError> {
-    let mut name = path.as_os_str().to_owned();
-    name.push("-lock");
-    let name = PathBuf::from(name);
-    let failed = |step| {
-        let name = name.clone();
-        move |source| OpenError::File { step, path: name, source }
-    };
-    let file = private().open(&name).map_err(failed("create"))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(std::fs::TryLockError::WouldBlock) => Err(OpenError::Locked { path: path.to_owned() }),
-        Err(std::fs::TryLockError::Error(source)) => Err(failed("lock")(source)),
+/// Held for life, in a file of its own, so that readers of the database are never locked out. The operating system gives
+/// it up when the process ends, however it ends.
+///
+/// Given up by name, and not by closing the file alone: a program that another thread is starting at this instant has
+/// inherited the file, and would hold the lock until it runs.
+pub(crate) struct Lock(File);
+
+impl Lock {
+    fn of(path: &Path) -> Result<Self, OpenError> {
+        let mut name = path.as_os_str().to_owned();
+        name.push("-lock");
+        let name = PathBuf::from(name);
+        let failed = |step| {
+            let name = name.clone();
+            move |source| OpenError::File { step, path: name, source }
+        };
+        let file = private().open(&name).map_err(failed("create"))?;
+        match file.try_lock() {
+            Ok(()) => Ok(Self(file)),
+            Err(std::fs::TryLockError::WouldBlock) => Err(OpenError::Locked { path: path.to_owned() }),
+            Err(std::fs::TryLockError::Error(source)) => Err(failed("lock")(source)),
+        }
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        if let Err(error) = self.0.unlock() {
+            tracing::warn!(%error, "the lock of the database is given up when its last holder ends");
+        }
     }
 }
 
@@ -311,5 +326,18 @@ mod tests {
         assert_eq!(kept(&connection), 0);
         upgrade(&mut connection, &path).unwrap();
         assert_eq!(kept(&connection), 2);
+    }
+
+    /// As a program has that is being started by another thread just then.
+    #[test]
+    fn a_lock_that_was_inherited_outlives_nobody() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("once.db");
+        let lock = Lock::of(&path).unwrap();
+        let inherited = lock.0.try_clone().unwrap();
+        assert!(matches!(Lock::of(&path), Err(OpenError::Locked { .. })));
+        drop(lock);
+        assert!(Lock::of(&path).is_ok());
+        drop(inherited);
     }
 }
