@@ -70,6 +70,20 @@ fn every_encoding_is_in_the_cases_and_is_told_from_the_others() {
     assert_eq!(finder.hits(&cut), []);
 }
 
+/// The search looks at some bytes first: which, must not matter.
+#[test]
+fn a_secret_is_found_wherever_it_begins_and_alone() {
+    let finder = Finder::of([&Canary { name: "PLANTED", value: PLANTED }]);
+    for (encoding, bytes) in planted() {
+        for before in 0..40 {
+            for after in [0, 1, 7, 40] {
+                let text = [&vec![b'.'; before], &*bytes, &vec![b'.'; after]].concat();
+                assert_eq!(finder.hits(&text).len(), 1, "{encoding}, behind {before} and before {after}");
+            }
+        }
+    }
+}
+
 #[test]
 fn what_a_client_is_sent_and_what_a_command_prints() {
     let dir = tempfile::TempDir::new().unwrap();
