@@ -9,6 +9,7 @@ use std::{
     collections::{BTreeSet, HashSet},
     fmt, fs,
     io::ErrorKind,
+    ops::Range,
     path::{Path, PathBuf},
     sync::OnceLock,
 };
@@ -86,14 +87,14 @@ impl Finder {
 
     /// All that is found in these bytes.
     pub fn hits(&self, bytes: &[u8]) -> Vec<Hit> {
-        if !self.pieces.may_be_in(bytes) {
-            return Vec::new();
+        let mut hits = Vec::new();
+        for Range { start, end } in self.pieces.suspect(bytes, self.longest) {
+            hits.extend(self.search.find_iter(&bytes[start..end]).map(|found| {
+                let (name, encoding) = self.meaning[found.pattern().as_usize()];
+                Hit { name, encoding, at: start + found.start() }
+            }));
         }
-        let hit = |found: aho_corasick::Match| {
-            let (name, encoding) = self.meaning[found.pattern().as_usize()];
-            Hit { name, encoding, at: found.start() }
-        };
-        self.search.find_iter(bytes).map(hit).collect()
+        hits
     }
 
     /// Fails the test if anything is found.
@@ -109,7 +110,7 @@ impl Finder {
 const PIECE: usize = 8;
 
 /// Every piece of every spelling. A spelling is longer than a piece, so a text that holds one has a piece of it at one of
-/// every few bytes: almost all that is searched holds none, and these few are all that is looked at of it.
+/// every few bytes. Most of what is searched holds none, and these few are all that is looked at of it.
 struct Pieces {
     known: HashSet<u64>,
     /// Whether a piece may be known, by its hash: a million bits, so that the set is hardly ever asked.
@@ -135,11 +136,22 @@ impl Pieces {
         Self { known, marks, step }
     }
 
-    fn may_be_in(&self, bytes: &[u8]) -> bool {
-        bytes.windows(PIECE).step_by(self.step).map(number).any(|piece| {
+    /// The parts that hold all there is to be found, if no spelling is longer than `longest`.
+    fn suspect(&self, bytes: &[u8], longest: usize) -> Vec<Range<usize>> {
+        let mut parts: Vec<Range<usize>> = Vec::new();
+        for (at, piece) in bytes.windows(PIECE).enumerate().step_by(self.step) {
+            let piece = number(piece);
             let (word, bit) = mark(piece);
-            self.marks[word] & bit != 0 && self.known.contains(&piece)
-        })
+            if self.marks[word] & bit == 0 || !self.known.contains(&piece) {
+                continue;
+            }
+            let part = (at + PIECE).saturating_sub(longest)..(at + longest).min(bytes.len());
+            match parts.last_mut().filter(|last| part.start <= last.end) {
+                Some(last) => last.end = part.end,
+                None => parts.push(part),
+            }
+        }
+        parts
     }
 }
 
