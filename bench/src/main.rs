@@ -15,6 +15,8 @@ use serde::Serialize;
 
 /// Settled effects of the small record that a large one is compared with.
 const GROWTH_SMALL: u64 = 10_000;
+/// Where a release build of `bench/hudsucker` is.
+const HUDSUCKER: &str = "bench/hudsucker/target/release/oncegate-bench-hudsucker";
 
 /// Measures Oncegate beside a minimal interceptor, on loopback
 #[derive(Parser)]
@@ -123,6 +125,9 @@ struct Options {
     /// Where Oncegate has the credential from
     #[arg(long, value_enum, default_value_t)]
     secret: Secret,
+    /// The program of bench/hudsucker [default: its release build, if there is one]
+    #[arg(long)]
+    hudsucker: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
@@ -166,6 +171,8 @@ fn run(command: Command) -> Result<bool, Failure> {
     plan.kinds = options.kind.map_or(plan.kinds, |kind| vec![kind]);
     plan.rounds = options.rounds.unwrap_or(plan.rounds).max(1);
     plan.dir = options.dir.unwrap_or(plan.dir);
+    plan.hudsucker =
+        options.hudsucker.or_else(|| Some(HUDSUCKER.into()).filter(|path: &PathBuf| path.is_file()));
     let program = std::env::current_exe().during("find this program")?;
     // One thread for all callers: a second one would take a processor from the proxy that is measured.
     let runtime =

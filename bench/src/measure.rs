@@ -21,7 +21,7 @@ use crate::{Failure, targets};
 /// One thing to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Part {
-    /// Requests over kept connections: direct, floor, floor-journal, Oncegate; reads and writes; fdatasync.
+    /// Requests over kept connections: direct and every proxy; reads and writes; fdatasync.
     Requests,
     /// New intercepted connections.
     Connections,
@@ -70,6 +70,8 @@ pub struct Plan {
     pub secret: Secret,
     /// Where the rig's directory is made.
     pub dir: PathBuf,
+    /// The program of `bench/hudsucker`, if it is to take part.
+    pub hudsucker: Option<PathBuf>,
 }
 
 impl Plan {
@@ -90,6 +92,7 @@ impl Plan {
             syncs: 200,
             secret: Secret::default(),
             dir: std::env::temp_dir(),
+            hudsucker: None,
         }
     }
 
@@ -115,12 +118,13 @@ impl Plan {
 /// # Errors
 /// Something could not be started or measured. Wrong answers and wrong counts are no error here but in the report.
 pub async fn run(program: &std::path::Path, plan: &Plan) -> Result<Report, Failure> {
-    let mut rig = Rig::new(program, &plan.dir, plan.secret)?;
+    let mut rig = Rig::new(program, &plan.dir, plan.secret)?.with_hudsucker(plan.hudsucker.clone());
     let mut report = Report {
         short: plan.short,
         rounds: plan.rounds,
         machine: machine::describe(rig.path()),
         secret: plan.secret,
+        hudsucker: plan.hudsucker.is_some(),
         ..Report::default()
     };
     for part in &plan.parts {

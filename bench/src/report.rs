@@ -11,6 +11,8 @@ use crate::targets::{self, Judged};
 
 /// A load before the run above which nothing can be said of the machine.
 const NOISY_LOAD: f64 = 0.5;
+/// How to have hudsucker take part.
+const BUILD_HUDSUCKER: &str = "cargo build --release --manifest-path bench/hudsucker/Cargo.toml";
 
 /// Everything that one run measured. Parts that were not run are absent.
 #[derive(Debug, Default, Serialize)]
@@ -23,6 +25,8 @@ pub struct Report {
     pub machine: Machine,
     /// Where Oncegate had the credential from.
     pub secret: Secret,
+    /// Whether hudsucker took part.
+    pub hudsucker: bool,
     /// `fdatasync` of a 4 KiB write into a file that has its size already, in microseconds.
     pub fdatasync_us: Option<Spread>,
     /// Requests over connections that are kept.
@@ -211,6 +215,10 @@ impl Report {
         }
         if let Some(sync) = &self.fdatasync_us {
             writeln!(out, "fdatasync: {} us", spread(sync, 0))?;
+        }
+        let passed = !(self.requests.is_empty() && self.connections.is_empty() && self.idle.is_empty());
+        if passed && !self.hudsucker {
+            writeln!(out, "hudsucker is not built, and takes no part: {BUILD_HUDSUCKER}")?;
         }
         self.requests(out)?;
         self.connections(out)?;

@@ -14,7 +14,7 @@ use serde::Serialize;
 use tempfile::TempDir;
 
 use crate::child::Child;
-use crate::client::{WRITE_BYTES, Way};
+use crate::client::{Kind, WRITE_BYTES, Way};
 use crate::origin::{CREDENTIAL, Origin};
 use crate::tls::{self, FRESH_HOSTS, HOST};
 use crate::{During, Failure};
@@ -33,6 +33,36 @@ pub enum Proxy {
     Floor,
     /// The same with two durable commits around each write.
     FloorJournal,
+    /// Another product that passes requests on: `bench/hudsucker`, which is built by itself.
+    Hudsucker,
+}
+
+impl Proxy {
+    /// Every proxy, in the order of the tables.
+    const ALL: [Self; 4] = [Self::Floor, Self::FloorJournal, Self::Hudsucker, Self::Oncegate];
+
+    /// As the tables call it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Oncegate => "oncegate",
+            Self::Floor => "floor",
+            Self::FloorJournal => "floor-journal",
+            Self::Hudsucker => "hudsucker",
+        }
+    }
+
+    /// Whether it is there to be compared in requests of this kind.
+    #[must_use]
+    pub fn takes(self, kind: Kind) -> bool {
+        match self {
+            Self::Oncegate | Self::Floor => true,
+            // What it does for a read is what the floor does.
+            Self::FloorJournal => kind == Kind::Write,
+            // It passes everything on, as Oncegate does with reads alone.
+            Self::Hudsucker => kind == Kind::Read,
+        }
+    }
 }
 
 /// A running proxy and the way through it.
@@ -60,6 +90,8 @@ pub enum Secret {
 pub struct Rig {
     /// What answers.
     pub origin: Origin,
+    /// The program of `bench/hudsucker`; without one it takes no part.
+    hudsucker: Option<PathBuf>,
     program: PathBuf,
     secret: Secret,
     ca_pem: String,
@@ -118,7 +150,22 @@ impl Rig {
         let tls::Origin { server, ca_pem } = tls::origin()?;
         let origin = Origin::start(server)?;
         let program = program.to_owned();
-        Ok(Self { origin, program, secret, ca_pem, ways: Vec::new(), databases: Vec::new(), dir })
+        let (ways, databases) = (Vec::new(), Vec::new());
+        Ok(Self { origin, hudsucker: None, program, secret, ca_pem, ways, databases, dir })
+    }
+
+    /// The same with hudsucker, if `program` is its.
+    #[must_use]
+    pub fn with_hudsucker(mut self, program: Option<PathBuf>) -> Self {
+        self.hudsucker = program;
+        self
+    }
+
+    /// The proxies that there are.
+    #[must_use]
+    pub fn proxies(&self) -> Vec<Proxy> {
+        let there = |proxy: &Proxy| *proxy != Proxy::Hudsucker || self.hudsucker.is_some();
+        Proxy::ALL.into_iter().filter(there).collect()
     }
 
     /// Where the rig's files are.
@@ -157,22 +204,31 @@ impl Rig {
         let dir = self.path().join(name);
         fs::create_dir_all(&dir).during("make a directory")?;
         fs::write(dir.join("origin-ca.pem"), &self.ca_pem).during("write the origin's CA")?;
+        if proxy == Proxy::Oncegate {
+            self.configure(&dir)?;
+        }
         let origin = self.origin.addr.to_string();
         let place = dir.to_string_lossy().into_owned();
-        let (title, arguments, proof) = match proxy {
+        let mut program = &self.program;
+        let mut proof = None;
+        let arguments = match proxy {
             Proxy::Oncegate => {
-                self.configure(&dir)?;
-                ("oncegate", vec!["serve-oncegate", &place], Some("oncegate-effect"))
+                proof = Some("oncegate-effect");
+                vec!["serve-oncegate", &place]
             }
-            Proxy::Floor => ("floor", vec!["serve-floor", &place, &origin], None),
-            Proxy::FloorJournal => ("floor-journal", vec!["serve-floor", &place, &origin, "--journal"], None),
+            Proxy::Floor => vec!["serve-floor", &place, &origin],
+            Proxy::FloorJournal => vec!["serve-floor", &place, &origin, "--journal"],
+            Proxy::Hudsucker => {
+                program = self.hudsucker.as_ref().ok_or("it is not built").during("start hudsucker")?;
+                vec![place.as_str(), &origin]
+            }
         };
         let secret = CREDENTIAL.trim_start_matches("Bearer ");
         let log = dir.join("log.txt");
-        let child = Child::start(&self.program, &arguments, &[(CREDENTIAL_ENV, secret)], &log).await?;
+        let child = Child::start(program, &arguments, &[(CREDENTIAL_ENV, secret)], &log).await?;
         let trust = tls::client(&fs::read(dir.join("ca/ca.pem")).during("read a proxy's CA")?, false)?;
         let authorization = format!("Basic {}", STANDARD.encode(format!("bench:{KEY}")));
-        let way = self.way(title, child.addr, trust, Some(authorization), proof, write_bytes);
+        let way = self.way(proxy.name(), child.addr, trust, Some(authorization), proof, write_bytes);
         Ok(Running { child, way, dir })
     }
 
@@ -218,7 +274,7 @@ impl Rig {
             origin_reads: at.reads.load(Ordering::Relaxed),
             client_writes: sum(|way| &way.writes, &|_| true),
             origin_writes: at.writes.load(Ordering::Relaxed),
-            oncegate_writes: sum(|way| &way.writes, &|way| way.name == "oncegate"),
+            oncegate_writes: sum(|way| &way.writes, &|way| way.name == Proxy::Oncegate.name()),
             twice: at.twice.load(Ordering::Relaxed),
             refused: at.refused.load(Ordering::Relaxed),
             ..Counted::default()

@@ -1,10 +1,11 @@
 //! The rig works, and counts exactly. No timing is looked at.
 
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::Duration;
 
 use oncegate_bench::client::{Bounds, Kind};
-use oncegate_bench::measure::{self, Plan, sustained};
+use oncegate_bench::measure::{self, Part, Plan, sustained};
 
 fn tiny() -> Plan {
     Plan {
@@ -37,6 +38,28 @@ async fn every_end_counts_the_same() {
     let cells = |kind| report.requests.iter().filter(|cell| cell.kind == kind).count();
     assert_eq!((cells(Kind::Read), cells(Kind::Write)), (2 * 3, 2 * 4));
     assert!(!report.targets.is_empty());
+    assert!(report.text().contains("hudsucker is not built"), "{}", report.text());
+}
+
+#[tokio::test]
+async fn another_product_is_counted_as_the_others_are() {
+    let program = Path::new(env!("CARGO_BIN_EXE_oncegate-bench"));
+    let dir = tempfile::tempdir().unwrap();
+    let hudsucker = dir.path().join("hudsucker");
+    symlink(program, dir.path().join("oncegate-bench")).unwrap();
+    symlink(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stand-in.sh"), &hudsucker).unwrap();
+    let parts = vec![Part::Requests, Part::Connections, Part::Idle];
+    let plan = Plan { parts, callers: vec![2], hudsucker: Some(hudsucker), ..tiny() };
+    let report = measure::run(program, &plan).await.unwrap();
+    assert_eq!(report.errors, 0);
+    assert!(report.counted.exact(), "{:?}", report.counted);
+    let mut asked = report.requests.iter().filter(|cell| cell.way == "hudsucker");
+    assert_eq!(asked.next().map(|cell| (cell.kind, cell.requests)), Some((Kind::Read, 50)));
+    assert!(asked.next().is_none());
+    let opened = report.connections.iter().filter(|one| one.way == "hudsucker");
+    assert_eq!(opened.map(|one| one.connections).collect::<Vec<_>>(), [5, 5, 5]);
+    assert!(report.idle.iter().any(|idle| idle.way == "hudsucker" && idle.rss_mib > 0.0));
+    assert!(!report.text().contains("hudsucker is not built"), "{}", report.text());
 }
 
 #[tokio::test]

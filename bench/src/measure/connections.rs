@@ -9,7 +9,7 @@ use crate::Failure;
 use crate::child::Child;
 use crate::client::{self, Agent, Kind, Way};
 use crate::report::{Connections, Opened, Report};
-use crate::rig::{Proxy, Rig};
+use crate::rig::Rig;
 use crate::stats::{Spread, float, quantile_us};
 use crate::tls::{FRESH_HOSTS, HOST};
 
@@ -24,11 +24,13 @@ struct Round {
 /// A proxy could not be started.
 pub async fn measure(rig: &mut Rig, plan: &Plan, report: &mut Report) -> Result<(), Failure> {
     let direct = rig.direct()?;
-    let floor = rig.start(Proxy::Floor, "floor-connections").await?;
-    let oncegate = rig.start(Proxy::Oncegate, "oncegate-connections").await?;
-    let ways = [(&direct, None), (&floor.way, Some(&floor.child)), (&oncegate.way, Some(&oncegate.child))];
+    let mut proxies = Vec::new();
+    for proxy in rig.proxies().into_iter().filter(|proxy| proxy.takes(Kind::Read)) {
+        proxies.push(rig.start(proxy, &format!("{}-connections", proxy.name())).await?);
+    }
+    let through = proxies.iter().map(|running| (&running.way, Some(&running.child)));
     let mut cells = Vec::new();
-    for (way, child) in ways {
+    for (way, child) in [(&direct, None)].into_iter().chain(through) {
         for what in [Opened::AndAsked, Opened::Handshake, Opened::FreshHost] {
             // The origin has one certificate for all names: there is nothing to mint on the direct way.
             if child.is_some() || what != Opened::FreshHost {
@@ -53,8 +55,8 @@ pub async fn measure(rig: &mut Rig, plan: &Plan, report: &mut Report) -> Result<
     }
     cells.sort_by_key(|(way, _, what, _)| (*what as u8, way.name != "direct"));
     report.connections.extend(cells.iter().filter_map(|(way, _, what, rounds)| summed(way, *what, rounds)));
-    for proxy in [floor, oncegate] {
-        proxy.child.stop().await?;
+    for running in proxies {
+        running.child.stop().await?;
     }
     Ok(())
 }

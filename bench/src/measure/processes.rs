@@ -22,8 +22,8 @@ const DISK_WRITE_BYTES: usize = 1024;
 /// # Errors
 /// A proxy could not be started or did not serve.
 pub async fn idle(rig: &mut Rig, plan: &Plan, report: &mut Report) -> Result<(), Failure> {
-    for (proxy, name) in [(Proxy::Floor, "floor-idle"), (Proxy::Oncegate, "oncegate-idle")] {
-        let running = rig.start(proxy, name).await?;
+    for proxy in rig.proxies().into_iter().filter(|proxy| proxy.takes(Kind::Read)) {
+        let running = rig.start(proxy, &format!("{}-idle", proxy.name())).await?;
         tokio::time::sleep(plan.settle).await;
         let fresh = running.child.rss_kib()?;
         let mut tunnels = client::open(&running.way, plan.tunnels, false).await?;

@@ -13,7 +13,7 @@ use crate::rig::{Proxy, Rig};
 use crate::stats::{Spread, float, quantile_us};
 
 /// Where Oncegate's database of this part is; start-up is measured on it as well.
-pub const ONCEGATE_DIR: &str = "oncegate";
+pub const ONCEGATE_DIR: &str = Proxy::Oncegate.name();
 
 /// One cell as it fills, round by round.
 struct Filling {
@@ -36,19 +36,19 @@ struct Round {
 /// A proxy could not be started, or a connection could not be opened.
 pub async fn measure(rig: &mut Rig, plan: &Plan, report: &mut Report) -> Result<(), Failure> {
     let direct = rig.direct()?;
-    let floor = rig.start(Proxy::Floor, "floor").await?;
-    let journal = rig.start(Proxy::FloorJournal, "floor-journal").await?;
-    let oncegate = rig.start(Proxy::Oncegate, ONCEGATE_DIR).await?;
-    let reads = [(&direct, None), (&floor.way, Some(&floor.child)), (&oncegate.way, Some(&oncegate.child))];
-    let journaled = (&journal.way, Some(&journal.child));
-    let writes = [reads[0], reads[1], journaled, reads[2]];
-
+    let mut proxies = Vec::new();
+    for proxy in rig.proxies() {
+        proxies.push((proxy, rig.start(proxy, proxy.name()).await?));
+    }
     let mut cells = Vec::new();
     for &callers in &plan.callers {
-        cells.extend(reads.map(|way| (way, empty(Kind::Read, callers, way.0))));
-        cells.extend(writes.map(|way| (way, empty(Kind::Write, callers, way.0))));
+        for &kind in &plan.kinds {
+            let asked = proxies.iter().filter(|(proxy, _)| proxy.takes(kind));
+            let asked = asked.map(|(_, running)| (&running.way, Some(&running.child)));
+            let ways = [(&direct, None)].into_iter().chain(asked);
+            cells.extend(ways.map(|way| (way, empty(kind, callers, way.0))));
+        }
     }
-    cells.retain(|(_, cell)| plan.kinds.contains(&cell.kind));
     let mut syncs = Vec::new();
     for number in 0..plan.rounds {
         syncs.push(machine::fdatasync_us(rig.path(), plan.syncs)?);
@@ -70,8 +70,8 @@ pub async fn measure(rig: &mut Rig, plan: &Plan, report: &mut Report) -> Result<
         report.requests.extend(summed(cell));
         report.added.extend(added(cell, &cells));
     }
-    for proxy in [floor, journal, oncegate] {
-        proxy.child.stop().await?;
+    for (_, running) in proxies {
+        running.child.stop().await?;
     }
     Ok(())
 }
