@@ -2,9 +2,9 @@
 //! then answers. If one job fails half-way, all are run again, each in a savepoint. There is no timer: a lone job is
 //! committed at once, and while one commit waits for the disk the next batch gathers by itself.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -31,9 +31,13 @@ pub(crate) use crate::job::{Job, Step};
 
 /// Jobs in one commit, at most: bounds how long the first of them waits for the last.
 const BATCH_JOBS_MAX: usize = 256;
-/// Pages in the write-ahead log at which the side thread begins to fold it into the database.
-const LOG_PAGES_FOLD: u64 = 2_000;
-/// Pages at which the writer folds the rest, between two commits, so that the log starts over.
+/// Pages in the write-ahead log at which the side thread begins to fold it into the database. Whoever commits meanwhile
+/// waits for the same disk: more pages at once are fewer in all, and longer waits.
+const LOG_PAGES_FOLD: u64 = 500;
+/// Pages that the side thread may have left when the writer folds the rest, between two commits, so that the log starts
+/// over. Everybody waits for that.
+const LOG_PAGES_REST: u64 = 128;
+/// Pages at which the writer folds whatever is left.
 const LOG_PAGES_MAX: u64 = 4_000;
 /// Pages at which a log that cannot start over is reported: 64 MiB.
 const LOG_PAGES_WARN: u64 = 16_000;
@@ -60,7 +64,7 @@ pub(crate) struct Setting {
 /// The handle that verbs use.
 pub(crate) struct Writer {
     queue: Arc<Queue<Box<dyn Job>>>,
-    folding: Arc<Queue<()>>,
+    side: Arc<Side>,
     counters: Arc<Counters>,
     /// The side thread, then the writer.
     threads: [Option<JoinHandle<()>>; 2],
@@ -75,17 +79,8 @@ impl Writer {
         head: Head,
     ) -> Result<Self, OpenError> {
         let (mut writer, work) = Self::without_threads(Queue::new(), connection, setting, head);
-        let folding = Arc::clone(&writer.folding);
-        writer.threads[0] = spawn("store-fold", move || {
-            // Its connection is made when the log is long for the first time: most runs are over before.
-            let mut side = None;
-            while folding.take(usize::MAX).is_some() {
-                match side.take().map_or_else(|| open::writing(&path), Ok) {
-                    Ok(connection) => fold(side.insert(connection)),
-                    Err(error) => tracing::warn!(%error, "only the writer can fold the write-ahead log"),
-                }
-            }
-        })?;
+        let side = Arc::clone(&writer.side);
+        writer.threads[0] = spawn("store-fold", move || side.on(&path))?;
         let queue = Arc::clone(&writer.queue);
         writer.threads[1] = spawn("store-writer", move || work.on(&queue))?;
         Ok(writer)
@@ -109,19 +104,20 @@ impl Writer {
         }
         let writer = Self {
             queue: Arc::new(queue),
-            folding: Arc::new(Queue::new()),
+            side: Arc::new(Side::new()),
             counters: Arc::clone(&counters),
             threads: [None, None],
         };
-        let folding = Arc::clone(&writer.folding);
+        let side = Arc::clone(&writer.side);
         let work = Work {
             connection,
             setting,
             head,
             tally: Tally::default(),
             counters,
-            folding,
-            asked_to_fold: false,
+            side,
+            log_was: 0,
+            asked_at: 0,
             was_long: false,
         };
         (writer, work)
@@ -158,7 +154,7 @@ impl Drop for Writer {
     fn drop(&mut self) {
         // One after the other: connections that close at once take each other for users of the log, and none folds it.
         let [side, writer] = &mut self.threads;
-        self.folding.close();
+        self.side.asked.close();
         join(side.take());
         // What is queued is still done: it may be the record of something that was sent.
         self.queue.close();
@@ -183,8 +179,10 @@ pub(crate) struct Work {
     head: Head,
     tally: Tally,
     counters: Arc<Counters>,
-    folding: Arc<Queue<()>>,
-    asked_to_fold: bool,
+    side: Arc<Side>,
+    /// Pages of the log after the last commit, and when the side thread was asked last.
+    log_was: u64,
+    asked_at: u64,
     was_long: bool,
 }
 
@@ -222,18 +220,24 @@ impl Work {
     }
 
     /// Off the commit path: nobody of the batch waits any more. The side thread copies most pages and waits for the
-    /// disk. Under steady load new pages always follow, so the writer takes the rest itself, after which the log
-    /// starts over. Neither ever waits for a reader: while somebody reads an old snapshot, the log only grows, and
-    /// that is said.
+    /// disk. Under steady load new pages always follow, so it does that again until few are left, and the writer takes
+    /// these itself, after which the log starts over. Neither ever waits for a reader: while somebody reads an old
+    /// snapshot, the log only grows, and that is said.
     fn keep_the_log_short(&mut self) {
         let pages = self.counters.log_pages.load(Ordering::Relaxed);
-        if pages >= LOG_PAGES_MAX {
+        if pages < self.log_was {
+            // It has started over.
+            self.asked_at = 0;
+            self.side.folded.store(0, Ordering::Relaxed);
+        }
+        self.log_was = pages;
+        let left = pages.saturating_sub(self.side.folded.load(Ordering::Relaxed));
+        if pages >= LOG_PAGES_MAX || (pages >= LOG_PAGES_FOLD && left <= LOG_PAGES_REST) {
             fold(&self.connection);
-            self.asked_to_fold = false;
-        } else if pages >= LOG_PAGES_FOLD && !self.asked_to_fold {
-            self.asked_to_fold = self.folding.push((), 1).is_ok();
-        } else if pages < LOG_PAGES_FOLD {
-            self.asked_to_fold = false;
+        } else if pages >= LOG_PAGES_FOLD && pages - self.asked_at > LOG_PAGES_REST {
+            // One that waits already will see these pages as well.
+            drop(self.side.asked.push((), 1));
+            self.asked_at = pages;
         }
         // After a fold the next commit lets the log start over, unless somebody still needs what is in it.
         let long = pages >= LOG_PAGES_WARN;
@@ -256,9 +260,36 @@ fn execute(connection: &Connection, statement: &'static str) -> rusqlite::Result
     connection.prepare_cached(statement)?.execute([]).map(drop)
 }
 
-fn fold(connection: &Connection) {
-    let folded = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
-    if let Err(error) = folded {
+/// Pages of the log that are in the database now, all those before the oldest snapshot that somebody reads.
+fn fold(connection: &Connection) -> u64 {
+    let folded = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| row.get::<_, i64>(2));
+    if let Err(error) = &folded {
         tracing::warn!(%error, "the write-ahead log could not be folded into the database; it will be tried again");
+    }
+    folded.ok().and_then(|pages| u64::try_from(pages).ok()).unwrap_or(0)
+}
+
+/// What the side thread is asked, and how far it is.
+struct Side {
+    asked: Queue<()>,
+    /// Pages of the log that are in the database. May be of the log before this one, for an instant: then the writer folds
+    /// more by itself than it should.
+    folded: AtomicU64,
+}
+
+impl Side {
+    fn new() -> Self {
+        Self { asked: Queue::new(), folded: AtomicU64::new(0) }
+    }
+
+    /// The side thread's life. Its connection is made when the log is long for the first time: most runs are over before.
+    fn on(&self, database: &Path) {
+        let mut kept = None;
+        while self.asked.take(usize::MAX).is_some() {
+            match kept.take().map_or_else(|| open::writing(database), Ok) {
+                Ok(connection) => self.folded.store(fold(kept.insert(connection)), Ordering::Relaxed),
+                Err(error) => tracing::warn!(%error, "only the writer can fold the write-ahead log"),
+            }
+        }
     }
 }
