@@ -6,7 +6,7 @@ use std::{
 };
 
 /// How long anything may take before the test gives up.
-pub const PATIENCE: Duration = Duration::from_secs(40);
+pub const PATIENCE: Duration = Duration::from_secs(100);
 
 /// Asks again and again until there is an answer; fails the test after [`PATIENCE`].
 pub fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {

@@ -194,7 +194,8 @@ pub(crate) fn providers_cuts(scripted: &Scripted, first: usize, step: usize) -> 
 
 #[test]
 fn cut_at_every_byte_that_the_provider_answers() {
-    let bench = Bench::new(|conf| conf);
+    // A whole answer is followed by the cut at once: nobody else may be given that connection in between.
+    let bench = Bench::new(|conf| conf.proxy("reuse_idle_within = \"0s\""));
     let cases = providers_cuts(&bench.scripted, 0, 1);
     let told = play(AT_A_TIME, &cases, |expected| {
         let mut tunnel = bench.sidecar.billing().tunnel(HOST);

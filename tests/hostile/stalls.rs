@@ -41,7 +41,7 @@ fn an_agent_that_stops_in_its_body() {
 /// Before the answer, in its head, between head and body, in the body: at every byte.
 #[test]
 fn a_provider_that_stops_in_its_answer() {
-    let bench = Bench::new(|conf| conf.timing("700ms", "1500ms"));
+    let bench = Bench::new(|conf| conf.timing("3s", "4s"));
     let mut cases = Vec::new();
     for answer in answers() {
         let last = if answer.until_closed { answer.bytes.len() + 1 } else { answer.bytes.len() };

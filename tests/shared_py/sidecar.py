@@ -13,7 +13,7 @@ import canary
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = pathlib.Path(os.environ.get("ONCEGATE_BIN") or ROOT / "target" / "debug" / "oncegate")
-PATIENCE_S = 40
+PATIENCE_S = 100
 # Looks by themselves are an hour away: each one that a test sees, it asked for.
 USUAL = """
 [proxy]

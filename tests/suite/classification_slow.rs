@@ -111,7 +111,7 @@ fn kept_alive_connection_was_already_closed() {
 
 #[test]
 fn late_answer_still_counts() {
-    let (provider, home) = desk(|at| desk_conf(at).timing("500ms", "60s"));
+    let (provider, home) = desk(|at| desk_conf(at).timing("4s", "60s"));
     let sidecar = home.serve();
     let gate = Gate::default();
     let reply = Reply::json("200 OK", r#"{"ok":true}"#);
@@ -131,7 +131,7 @@ fn late_answer_still_counts() {
 
 #[test]
 fn no_byte_for_upstream_timeout() {
-    let (provider, home) = desk(|at| desk_conf(at).timing("300ms", "1s"));
+    let (provider, home) = desk(|at| desk_conf(at).timing("4s", "6s"));
     let sidecar = home.serve();
     let given_up = Gate::default();
     provider.on_write(Reply { when: When::Whole, acts: vec![Act::UntilEnd(given_up.clone())] });

@@ -29,7 +29,7 @@ const MADE: &str = r#"{"id":"re_only","object":"refund","status":"succeeded","am
 
 /// Agents wait long enough for a crowd on a busy machine.
 fn shop() -> Shop {
-    Shop::open_with(|at| stripe_conf(at).timing("30s", "60s"))
+    Shop::open_with(|at| stripe_conf(at).timing("30s", "60s").control("respond_within = \"30s\""))
 }
 
 /// All ask at the same moment; `gate` opens when all have asked.
@@ -216,7 +216,12 @@ fn ten_of_sixty_dollars_under_a_hundred_through_both_listeners() {
 
 /// The usual configuration for a crowd, with another limit.
 fn stripe_conf_with_limit(at: std::net::SocketAddr, amount: u64) -> oncegate_tests::conf::Conf {
-    oncegate_tests::conf::Conf::default().stripe_host(at).refund("").daily_limit(amount).timing("30s", "60s")
+    oncegate_tests::conf::Conf::default()
+        .stripe_host(at)
+        .refund("")
+        .daily_limit(amount)
+        .timing("30s", "60s")
+        .control("respond_within = \"30s\"")
 }
 
 /// The second try of a model, many times over, while the first is in flight and after it was lost.

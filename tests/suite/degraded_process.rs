@@ -39,13 +39,13 @@ fn without_descriptors_nobody_is_accepted_until_there_are_some() {
 
     // Somebody waits to be accepted; and whoever is inside is told that nothing was sent, which frees its hold.
     let agent = sidecar.billing();
+    let begun = Instant::now();
     let mut waiting = agent.connect();
     let connect = format!(
         "CONNECT api.stripe.com:443 HTTP/1.1\r\nHost: api.stripe.com:443\r\nProxy-Authorization: {}\r\n\r\n",
         agent.basic()
     );
     waiting.stream.write_all(connect.as_bytes()).unwrap();
-    let begun = Instant::now();
     until("it to be said", || Some(()).filter(|()| complaints(&sidecar) > 0));
     waiting.stream.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
     assert!(waiting.head().is_err(), "there is no descriptor for it");
@@ -77,7 +77,7 @@ fn hang(shop: &Shop, n: usize) -> Gate {
 #[test]
 fn a_stop_waits_for_writes_as_long_as_their_provider_may_take() {
     const WRITES: u64 = 5;
-    let shop = Shop::open_with(|at| stripe_conf(at).timing("500ms", "1s"));
+    let shop = Shop::open_with(|at| stripe_conf(at).timing("4s", "6s"));
     let gate = hang(&shop, 5);
     let sidecar = shop.home.serve();
     let agents: Vec<_> = (0..WRITES)

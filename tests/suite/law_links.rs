@@ -62,7 +62,7 @@ fn a_compensation_is_recorded_on_both() {
 
 /// Told unknown after `respond_within`, settled by the answer that came later.
 fn late(reply: Reply, outcome: &str, money: (u64, u64, u64)) {
-    let shop = Shop::open_with(|at| oncegate_tests::conf::stripe_conf(at).timing("1s", "30s"));
+    let shop = Shop::open_with(|at| oncegate_tests::conf::stripe_conf(at).timing("4s", "30s"));
     let sidecar = shop.home.serve();
     let gate = Gate::default();
     shop.provider.on_write(reply.after(&gate));
@@ -93,7 +93,7 @@ fn a_late_refusal_settles_it() {
 
 #[test]
 fn a_late_answer_after_a_persons_word_changes_nothing() {
-    let shop = Shop::open_with(|at| oncegate_tests::conf::stripe_conf(at).timing("1s", "30s"));
+    let shop = Shop::open_with(|at| oncegate_tests::conf::stripe_conf(at).timing("4s", "30s"));
     let sidecar = shop.home.serve();
     let gate = Gate::default();
     let body = r#"{"id":"re_late","object":"refund","status":"succeeded","amount":12000}"#;

@@ -45,21 +45,21 @@ fn an_effect_that_cannot_be_recorded_on_keeps_no_other_waiting() {
 
 #[test]
 fn what_a_full_pass_leaves_over_waits_for_no_usual_wake() {
-    const SUCCESSES: u32 = 6;
+    const SUCCESSES: u32 = 20;
     let shop = Shop::open_with(|at| {
         let mut conf = stripe_conf(at).reconcile("max_per_pass = 1");
         conf.first_after = "2s".into();
         conf
     });
     let sidecar = shop.home.serve();
-    let start = Instant::now();
     for number in 0..SUCCESSES {
         let done = sidecar.billing().refund(None, &format!("payment_intent=pi_{number}&amount=100"));
         assert_eq!(done.status, 200, "{done:?}");
     }
+    let start = Instant::now();
     let confirmed =
         || shop.home.effects().iter().filter(|effect| effect["grade"] == json!("confirmed")).count();
     until("every look after a success", || Some(()).filter(|()| confirmed() == SUCCESSES as usize));
     // One for each usual wake takes as many times two seconds.
-    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(30), "{:?}", start.elapsed());
 }

@@ -11,7 +11,7 @@ use super::{Common, print};
 use crate::demo;
 
 /// It takes about a second; this is for machines that are busy.
-const PLAY_TIMEOUT: Duration = Duration::from_secs(14);
+const PLAY_TIMEOUT: Duration = Duration::from_secs(60);
 
 #[derive(Args)]
 pub(crate) struct DemoArgs {}

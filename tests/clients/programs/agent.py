@@ -67,7 +67,7 @@ class PyGithub:
 
     def __init__(self):
         import github
-        self.repository = github.Github(auth=github.Auth.Token(PLACEHOLDER)).get_repo("acme/notes", lazy=True)
+        self.repository = github.Github(auth=github.Auth.Token(PLACEHOLDER), timeout=60).get_repo("acme/notes", lazy=True)
 
     def make(self, name, branch="main"):
         return self.repository.create_file(f"{name}.txt", "write it down", "text", branch=branch)["commit"].sha
@@ -143,7 +143,7 @@ class Httpx(Plain):
 
     def send(self, method, url, document):
         import httpx
-        answer = httpx.request(method, url, json=document, headers=HEADERS)
+        answer = httpx.request(method, url, json=document, headers=HEADERS, timeout=30)
         answer.raise_for_status()
         return answer.json()
 

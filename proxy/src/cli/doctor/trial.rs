@@ -246,7 +246,7 @@ mod tests {
         let mut command = Command::new("sh");
         command.args(["-c", "echo begun; cat never; echo ended"]).current_dir(&directory);
         command.process_group(0).stdin(Stdio::null());
-        let (status, said, _) = finish(command, Duration::from_millis(300)).await.unwrap();
+        let (status, said, _) = finish(command, Duration::from_secs(3)).await.unwrap();
         assert_eq!((status, said.as_str()), (None, "begun\n"));
     }
 }
