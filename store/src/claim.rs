@@ -204,6 +204,15 @@ impl Living {
         self.rows().remove(&row);
     }
 
+    /// Forgets a row that nobody held when it was looked at. A row of a commit that failed was never there: its number
+    /// may have been given to another one since, and that one is held.
+    pub(crate) fn forget_abandoned(&self, row: i64) {
+        let mut rows = self.rows();
+        if rows.get(&row).is_some_and(|alive| alive.strong_count() == 0) {
+            rows.remove(&row);
+        }
+    }
+
     fn rows(&self) -> MutexGuard<'_, HashMap<i64, Weak<()>>> {
         self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -225,5 +234,20 @@ mod tests {
         living.forget(2);
         assert!(!living.holds(second.attempt));
         assert!(living.rows().is_empty(), "a run may end millions of rows");
+    }
+
+    #[test]
+    fn a_number_that_was_given_out_again_is_held() {
+        let living = Living::default();
+        let claimed = || living.claim(EffectId::from_ulid("01J0000000000000000000000A"), 1);
+        // Its commit failed, and a sweep has seen that nobody holds it.
+        drop(claimed());
+        assert_eq!(living.abandoned(), [1]);
+        let again = claimed();
+        living.forget_abandoned(1);
+        assert!(living.holds(1));
+        drop(again);
+        living.forget_abandoned(1);
+        assert!(living.rows().is_empty());
     }
 }

@@ -13,8 +13,8 @@ use crate::error::Fault;
 use crate::plain;
 use crate::row::{self, Columns};
 
-/// How many earlier identical requests are looked at for one that still counts. Open ones are found whatever
-/// their number; this bounds the work for an action that is asked again and again under chosen keys.
+/// How many earlier identical requests are looked at for one that still counts. Behind these, what is open and what
+/// succeeded are looked for by themselves: only an action that is asked again and again under chosen keys has so many.
 const IDENTICAL_MAX: i64 = 32;
 
 /// Who asks for what.
@@ -54,6 +54,12 @@ const OPEN_IDENTICAL: &str = known!(
     "INDEXED BY effect_open",
     "fingerprint = ?2 AND action = ?1
          AND stage NOT IN ('settled', 'rejected') ORDER BY key LIMIT 1"
+);
+/// Behind failures and refusals, each of which was asked under a key of its own.
+const SUCCEEDED_IDENTICAL: &str = known!(
+    "INDEXED BY effect_fingerprint",
+    "fingerprint = ?2 AND action = ?1
+         AND stage = 'settled' AND result <> 'failed' AND settled_at > ?3 ORDER BY key DESC LIMIT 1"
 );
 const IDENTICAL: &str = known!("fingerprint = ?2 AND action = ?1 ORDER BY key DESC LIMIT ?3");
 
@@ -119,6 +125,10 @@ fn identical(connection: &Connection, asking: &Asking<'_>, now: Timestamp) -> Re
     if seen == IDENTICAL_MAX {
         // There may be more of them: an open one is found behind however many.
         open = known(connection, OPEN_IDENTICAL, (action, fingerprint))?;
+        if recent.is_none() {
+            let since = now.minus(asking.asked.identical_within);
+            recent = known(connection, SUCCEEDED_IDENTICAL, (action, fingerprint, since.0))?;
+        }
     }
     Ok(open.or(recent).or(latest))
 }

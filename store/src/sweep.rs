@@ -44,7 +44,7 @@ impl Store {
             match self.inner.writer.write(SWEEP, usize::MAX, verb).await {
                 Ok((closed, mut swept)) => {
                     // Not before the commit: until then, this is all that is known of them.
-                    swept.ended.iter().for_each(|attempt| self.inner.living.forget(*attempt));
+                    swept.ended.iter().for_each(|attempt| self.inner.living.forget_abandoned(*attempt));
                     unknown.append(&mut swept.unknown);
                     if closed < SWEPT_MAX {
                         self.inner.swept_earlier.store(true, Ordering::SeqCst);
@@ -67,11 +67,11 @@ impl Store {
         let list = move |tx: &mut Tx<'_>| abandoned(tx, earlier, usize::MAX);
         let mut unknown = Vec::new();
         let listed = self.inner.writer.write(SWEEP, usize::MAX, list).await?;
-        listed.gone.iter().for_each(|attempt| self.inner.living.forget(*attempt));
+        listed.gone.iter().for_each(|attempt| self.inner.living.forget_abandoned(*attempt));
         for open in listed.abandoned {
             match self.inner.writer.write(SWEEP, usize::MAX, move |tx| end(tx, open, now)).await {
                 Ok(became) => {
-                    self.inner.living.forget(open.attempt);
+                    self.inner.living.forget_abandoned(open.attempt);
                     unknown.extend(became);
                 }
                 Err(error) if error.concerns_one() => {

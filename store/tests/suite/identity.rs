@@ -235,6 +235,24 @@ async fn a_success_counts_behind_a_later_failure_until_it_is_too_long_ago() {
 }
 
 #[tokio::test]
+async fn a_success_is_found_behind_however_many_failures() {
+    let memory = Memory::new();
+    another(&memory, &answered(200), NOON.minus(HOUR)).await;
+    let success = another(&memory, &answered(200), NOON).await;
+    // As many as are looked through, and some.
+    for _ in 0..40 {
+        another(&memory, &answered(402), NOON.plus(HOUR)).await;
+    }
+    let over = NOON.plus(DAY);
+    match memory.store.admit(keyless(&memory), over.minus(Duration::from_millis(1))).await.unwrap() {
+        Admitted::Repeat(view) => assert_eq!(view.id, success.id),
+        other => panic!("{other:?}"),
+    }
+    let (_permit, effect) = memory.granted(keyless(&memory), over).await;
+    assert!(effect.retry_of.is_some(), "of the latest that failed");
+}
+
+#[tokio::test]
 async fn a_retry_on_purpose_needs_a_failure_and_happens_once() {
     let memory = Memory::new();
     let unknown = memory.unknown(with_key(memory.refund("pi_1", 500), "k1"), NOON).await;
