@@ -46,6 +46,8 @@ pub struct Declared {
     pub url: UrlTemplate,
     /// Names in lower case.
     pub headers: Vec<(String, Template)>,
+    /// The agent's own headers that make another request of the same input, in lower case.
+    pub scope_headers: Vec<String>,
     /// For the API listener: a JSON value whose texts are templates.
     pub body: Option<Value>,
     /// What is acted on.
@@ -77,7 +79,7 @@ impl Declared {
             resource: subject.clone(),
             subject,
             impact,
-            fingerprint_scope: Vec::new(),
+            fingerprint_scope: request.scope(&self.scope_headers)?,
             provider_key: self.idempotency.is_some(),
             replay_window_ms: self.idempotency.as_ref().map(|(_, window_ms)| *window_ms),
             drop_headers: self.key_header().map(str::to_owned).into_iter().collect(),

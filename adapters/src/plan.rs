@@ -3,7 +3,7 @@
 use oncegate_policy::body::BodyKind;
 use oncegate_policy::fingerprint::digest_hex;
 use oncegate_policy::impact::Impact;
-use oncegate_policy::refusal::Refusal;
+use oncegate_policy::refusal::{Code, Refusal};
 use serde_json::Value;
 
 use crate::read_back::ReadBack;
@@ -29,6 +29,32 @@ impl Request<'_> {
     /// Every value of one header.
     pub(crate) fn header_values<'s>(&'s self, name: &'s str) -> impl Iterator<Item = &'s str> {
         self.headers.iter().filter(move |(each, _)| each == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Those of these headers that are there, each with its one value.
+    ///
+    /// # Errors
+    /// One that is empty, or there more than once: who reads it may read another one than we do.
+    pub(crate) fn scope(&self, names: &[impl AsRef<str>]) -> Result<Vec<(String, String)>, Refusal> {
+        let refused = |name: &str, what| {
+            let sentence = format!("The header {name} {what}. Nothing was sent.");
+            Refusal::new(Code::Ambiguous, sentence)
+        };
+        let mut scope = Vec::new();
+        for name in names.iter().map(AsRef::as_ref) {
+            let mut values = self.header_values(name);
+            if let Some(value) = values.next() {
+                // Counted as an account of no name, it would slip past every limit of the real one.
+                if value.trim().is_empty() {
+                    return Err(refused(name, "is empty"));
+                }
+                scope.push((name.to_owned(), value.to_owned()));
+            }
+            if values.next().is_some() {
+                return Err(refused(name, "was sent more than once"));
+            }
+        }
+        Ok(scope)
     }
 }
 

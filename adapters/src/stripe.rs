@@ -49,21 +49,7 @@ pub(crate) fn only_expand_in_the_query(request: &Request<'_>) -> Result<(), Refu
 }
 
 pub(crate) fn scope(request: &Request<'_>) -> Result<Vec<(String, String)>, Refusal> {
-    let mut scope = Vec::new();
-    for name in SCOPE_HEADERS {
-        let mut values = request.header_values(name);
-        if let Some(value) = values.next() {
-            // Counted as an account of no name, it would slip past every limit of the real one.
-            if value.trim().is_empty() {
-                return Err(ambiguous(format!("The header {name} is empty")));
-            }
-            scope.push((name.to_owned(), value.to_owned()));
-        }
-        if values.next().is_some() {
-            return Err(ambiguous(format!("The header {name} was sent more than once")));
-        }
-    }
-    Ok(scope)
+    request.scope(&SCOPE_HEADERS)
 }
 
 /// Stripe's own parameters are lower-case words. Servers differ in what they make of `[amount]`, `amount]` or

@@ -22,11 +22,12 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 const TEN_MINUTES: Duration = Duration::from_secs(600);
 
 /// What only a declared route has.
-const ROUTE_KEYS: [&str; 11] = [
+const ROUTE_KEYS: [&str; 12] = [
     "preset",
     "method",
     "url",
     "headers",
+    "scope_headers",
     "body",
     "governed",
     "impact",

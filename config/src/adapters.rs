@@ -146,6 +146,7 @@ fn keyless(
         method: method.to_owned(),
         url,
         headers: Vec::new(),
+        scope_headers: Vec::new(),
         body: None,
         governed: true,
         impact,

@@ -15,7 +15,7 @@ use crate::model::{Declared, HostPattern, Idempotency, ImpactRule, KeyPlace, Pla
 use crate::nearest::hint;
 use crate::reader::{Node, Table, entries};
 use crate::templates::{Allowed, parse, template};
-use crate::value::{amount, boolean, integer, json, owned, positive_duration, text, word};
+use crate::value::{amount, boolean, integer, json, list, owned, positive_duration, text, word};
 
 /// Methods that can be declared, and whether they write.
 const METHODS: [(&str, bool); 8] = [
@@ -29,6 +29,11 @@ const METHODS: [(&str, bool); 8] = [
     ("OPTIONS", false),
 ];
 
+/// Names in `scope_headers`, at most.
+const SCOPE_HEADERS_MAX: usize = 16;
+/// What clients put secrets into.
+const SECRET_HEADERS: [&str; 3] = ["authorization", "cookie", "x-api-key"];
+
 pub(crate) fn read(table: &Table<'_>, name: &str, facts: &mut Facts) -> Option<Declared> {
     // The missing pair has one fault of its own.
     let neither = table.get("method").is_none() && table.get("url").is_none();
@@ -41,7 +46,7 @@ pub(crate) fn read(table: &Table<'_>, name: &str, facts: &mut Facts) -> Option<D
     let governed = table.or("governed", boolean, implied);
     if !governed {
         table.refuse(
-            &["impact", "verify", "idempotency", "preset"],
+            &["impact", "verify", "idempotency", "preset", "scope_headers"],
             "does not go with `governed = false`: there is no effect",
         );
     }
@@ -54,6 +59,7 @@ pub(crate) fn read(table: &Table<'_>, name: &str, facts: &mut Facts) -> Option<D
     }
     let headers =
         table.or("headers", |node| headers(node, here(Allowed::WRITE), to.as_ref(), facts), Vec::new());
+    let scope_headers = table.or("scope_headers", scope_headers, Vec::new());
     let body = table.read("body", |node| body(node, here(Allowed::BODY)));
     let verify = table
         .read("verify", |node| node.table("`verify`", |verify| read_verify(verify, name, url.as_ref()))?);
@@ -80,6 +86,7 @@ pub(crate) fn read(table: &Table<'_>, name: &str, facts: &mut Facts) -> Option<D
         method: method?.0.to_owned(),
         url: url?,
         headers,
+        scope_headers,
         body,
         governed,
         impact,
@@ -160,6 +167,25 @@ fn headers(
         headers.push((name, template));
     }
     Some(headers)
+}
+
+/// Names, each once. What they hold is kept with the effect, and read-backs repeat it.
+fn scope_headers(node: &Node<'_>) -> Option<Vec<String>> {
+    let mut names = list(node, |item| {
+        let name = header_name(item)?;
+        if SECRET_HEADERS.contains(&name.as_str()) {
+            item.fault(format!("{}: `{name}` holds a secret, which no record may have", item.what));
+            return None;
+        }
+        Some(name)
+    })?;
+    names.sort_unstable();
+    names.dedup();
+    if names.len() > SCOPE_HEADERS_MAX {
+        node.fault(format!("{}: at most {SCOPE_HEADERS_MAX} headers", node.what));
+        return None;
+    }
+    Some(names)
 }
 
 /// Any value: each string in it is a template.

@@ -64,6 +64,7 @@ fn from_declared(action: &Action, declared: &model::Declared) -> Declared {
         method: declared.method.clone(),
         url: declared.url.clone(),
         headers: declared.headers.clone(),
+        scope_headers: declared.scope_headers.clone(),
         body: declared.body.clone(),
         subject: action.subject.clone(),
         impact: declared.impact.clone().map(|rule| (rule.dimension, rule.amount, rule.bound)),

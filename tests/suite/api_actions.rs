@@ -333,6 +333,7 @@ fn what_holds_an_open_effect_is_not_changed_under_it() {
         json!({ "subject": null }),
         json!({ "operationKey": "other:{{input.title}}" }),
         json!({ "when": [{ "path": "input.kind", "equals": "x" }] }),
+        json!({ "scopeHeaders": ["x-tenant"] }),
         // Another account: it does not know the provider key, a replay would be a second write.
         json!({ "credentialSecret": "OTHER" }),
         json!({ "headers": { "x-desk": "{{secret:OTHER}}", "x-lang": "en" } }),

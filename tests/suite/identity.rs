@@ -2,12 +2,13 @@
 //!
 //! Cases with `later` need another clock and are the store's and policy's to test.
 
-use oncegate_tests::{answer::Answer, conf::Conf, script::Reply, sidecar::Sidecar};
+use oncegate_tests::{agent::Ask, answer::Answer, conf::Conf, script::Reply, sidecar::Sidecar};
 use toml::Table;
 
 use crate::{
+    api_actions::desk,
     cases::{attempt, load, must, text},
-    shop::Shop,
+    shop::{DESK, Shop, desk_conf, ticket},
 };
 
 #[test]
@@ -19,6 +20,44 @@ fn identity_cases() {
     let wrong: Vec<String> =
         now.iter().filter_map(|case| attempt(must(case, "name"), || play(case)).err()).collect();
     assert!(wrong.is_empty(), "{} of {} cases:\n{}", wrong.len(), now.len(), wrong.join("\n"));
+}
+
+/// A header that says for whom it is done is content where that was declared: the record of one tenant is no answer to
+/// another, and what a read-back asks is asked for the tenant of its effect.
+#[test]
+fn a_tenant_in_a_header_is_content_where_that_was_declared() {
+    let (provider, home) = desk(|at| {
+        let conf = desk_conf(at);
+        let rest = conf.rest.replace(
+            "subject = ",
+            &format!(
+                "scope_headers = [\"X-Tenant\"]\nverify = {{ url = \"https://{DESK}/v1/tickets?of={{{{input.title}}}}\", \
+                 status = 200 }}\nsubject = "
+            ),
+        );
+        Conf { rest, ..conf }
+    });
+    let sidecar = home.serve();
+    let ask = |tenant: &str| {
+        sidecar.billing().ask(DESK, &Ask::json("/v1/tickets", &ticket("a")).field("X-Tenant", tenant))
+    };
+    let (one, two) = (ask("one"), ask("two"));
+    assert_eq!([one.outcome(), two.outcome()], ["succeeded", "succeeded"], "{one:?} {two:?}");
+    assert_ne!(one.effect(), two.effect());
+    assert_eq!(
+        [ask("one").effect(), ask("two").effect()],
+        [one.effect(), two.effect()],
+        "each its own record"
+    );
+    assert_eq!(provider.record().writes().len(), 2);
+    ask(" ").assert_refused(403, "oncegate_ambiguous");
+
+    provider.on_write(Reply::lost());
+    let lost = ask("three").assert_unknown().effect();
+    assert_eq!(sidecar.reconcile(&home, "ops", &lost).code, 0);
+    let looks = provider.record().requests().into_iter().filter(|asked| asked.method == "GET");
+    let tenants: Vec<_> = looks.map(|asked| asked.head.field("x-tenant").map(str::to_owned)).collect();
+    assert_eq!(tenants, [Some("three".to_owned())]);
 }
 
 fn conf(case: &Table, at: std::net::SocketAddr, limit: u64) -> Conf {

@@ -45,6 +45,7 @@ fn declared(entry: &Entry) -> Declared {
         method: "POST".into(),
         url: UrlTemplate::parse("https://provider.example/v1/things").unwrap(),
         headers: vec![],
+        scope_headers: vec![],
         body: None,
         subject: None,
         impact: None,

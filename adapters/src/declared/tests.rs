@@ -15,6 +15,7 @@ fn ticket() -> Declared {
         method: "POST".into(),
         url: UrlTemplate::parse(TICKETS).unwrap(),
         headers: vec![],
+        scope_headers: vec![],
         body: None,
         subject: Some(template("{{input.project}}/{{input.title}}")),
         impact: Some((Dimension::ResourceMutations, AmountRule::parse("1").unwrap(), Bound::Exact)),
@@ -42,6 +43,25 @@ fn plan(declared: &Declared, input: &Value) -> Result<Plan, Code> {
         Planned::Refused(refusal) => Err(refusal.code),
         Planned::NeedsRead(_) => panic!("a declared action reads nothing first"),
     }
+}
+
+#[test]
+fn headers_that_were_declared_make_another_request() {
+    let input = json!({ "project": "p", "title": "t" });
+    let scoped = Declared { scope_headers: vec!["x-region".into(), "x-tenant".into()], ..ticket() };
+    let planned = |headers: &[(&str, &str)]| {
+        let headers: Vec<_> =
+            headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let request = Request { headers: &headers, ..request(BodyKind::Empty, b"", &input) };
+        scoped.try_plan(&request).map(|plan| plan.fingerprint_scope).map_err(|refusal| refusal.code)
+    };
+    let kept = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    assert_eq!(planned(&[("x-trace", "1")]), Ok(vec![]));
+    assert_eq!(planned(&[("x-tenant", "one"), ("x-trace", "1")]), Ok(vec![kept("x-tenant", "one")]));
+    let both = [("x-tenant", "two"), ("x-region", "eu")];
+    assert_eq!(planned(&both), Ok(vec![kept("x-region", "eu"), kept("x-tenant", "two")]));
+    assert_eq!(planned(&[("x-tenant", " ")]), Err(Code::Ambiguous));
+    assert_eq!(planned(&[("x-tenant", "one"), ("x-tenant", "one")]), Err(Code::Ambiguous));
 }
 
 #[test]

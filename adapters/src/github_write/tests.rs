@@ -22,6 +22,7 @@ fn write(method: &str, below: &str, mark_body: bool) -> GithubWrite {
         url: UrlTemplate::parse(&format!("https://api.github.com/repos/{{{{input.owner}}}}/acme/{below}"))
             .unwrap(),
         headers: vec![],
+        scope_headers: vec![],
         body: None,
         subject: None,
         impact: None,

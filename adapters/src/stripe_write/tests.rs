@@ -23,6 +23,7 @@ fn write(path: &str) -> StripeWrite {
         method: "POST".into(),
         url: UrlTemplate::parse(&format!("https://api.stripe.com/v1/{path}")).unwrap(),
         headers: vec![],
+        scope_headers: vec![],
         body: None,
         subject: Some(Template::parse("{{input.destination}}").unwrap()),
         impact: Some((usd, AmountRule::parse("input.amount").unwrap(), Bound::Exact)),

@@ -204,6 +204,8 @@ pub struct Declared {
     pub url: UrlTemplate,
     /// `headers`, names in lower case.
     pub headers: Vec<(String, Template)>,
+    /// `scope_headers`, in lower case and sorted: the agent's own headers that make another request of the same input.
+    pub scope_headers: Vec<String>,
     /// `body`: a JSON value whose strings are templates.
     pub body: Option<serde_json::Value>,
     /// `governed`. Default true for everything but GET, HEAD and OPTIONS.

@@ -286,3 +286,46 @@ fn presets() {
         assert_eq!(told, [expected], "{lines}");
     }
 }
+
+#[test]
+fn headers_that_are_content() {
+    use crate::model::ActionKind;
+    use crate::{Source, parse};
+
+    let read = |lines: &str| {
+        let text = format!(
+            "[actions.x]\nmethod = \"POST\"\nurl = \"https://a.example/x\"\nsubject = \"s\"\n{lines}"
+        );
+        parse(&[Source { name: "t.toml", text: &text }])
+    };
+    let kept = |lines: &str| {
+        let action = read(lines).unwrap().config.actions.into_values().next().unwrap();
+        let ActionKind::Declared(declared) = action.kind else { panic!("a declared action") };
+        declared.scope_headers
+    };
+    assert_eq!(kept(""), Vec::<String>::new());
+    assert_eq!(kept("scope_headers = [\"X-Tenant\", \"x-region\", \"x-tenant\"]"), ["x-region", "x-tenant"]);
+    let many: Vec<String> = (0..17).map(|number| format!("\"x-{number}\"")).collect();
+    for (lines, expected) in [
+        (
+            "scope_headers = [\"X-Tenant\", \"Cookie\"]",
+            "t.toml:5:30: an item of `scope_headers`: `cookie` holds a secret, which no record may have",
+        ),
+        (
+            "scope_headers = [\"Host\"]",
+            "t.toml:5:18: an item of `scope_headers`: `Host` is written by Oncegate itself and cannot be set",
+        ),
+        (
+            &format!("scope_headers = [{}]", many.join(", ")),
+            "t.toml:5:17: `scope_headers`: at most 16 headers",
+        ),
+        (
+            "scope_headers = [\"x-tenant\"]\ngoverned = false",
+            "t.toml:5:1: `scope_headers` does not go with `governed = false`: there is no effect",
+        ),
+    ] {
+        let faults = read(lines).unwrap_err();
+        let told: Vec<String> = faults.iter().map(ToString::to_string).collect();
+        assert!(told.iter().any(|told| told == expected), "{told:?}");
+    }
+}

@@ -25,8 +25,17 @@ use crate::state::{Sidecar, Snapshot};
 
 /// What holds the effects of an action that are not settled: where and as whom they are read back and sent again, and
 /// what recognises a repeat of them. Headers that name a secret are among them.
-const HOLDS_OPEN: [&str; 8] =
-    ["method", "url", "adapter", "credential_secret", "governed", "subject", "operation_key", "when"];
+const HOLDS_OPEN: [&str; 9] = [
+    "method",
+    "url",
+    "scope_headers",
+    "adapter",
+    "credential_secret",
+    "governed",
+    "subject",
+    "operation_key",
+    "when",
+];
 
 /// `POST /actions`
 pub(crate) async fn create(

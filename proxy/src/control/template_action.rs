@@ -27,6 +27,7 @@ pub(crate) fn shown(declared: &Declared) -> Value {
         "method": declared.method,
         "urlTemplate": declared.url.to_string(),
         "headers": headers,
+        "scopeHeaders": Some(&declared.scope_headers).filter(|names| !names.is_empty()),
         "bodyTemplate": declared.body,
         "idempotency": idempotency,
         "response": response(&declared.response),

@@ -1,12 +1,13 @@
 //! How the API and the configuration spell the same thing.
 
 /// Members of a definition that stand under another name in the configuration, or the same.
-pub(crate) const MEMBERS: [(&str, &str); 22] = [
+pub(crate) const MEMBERS: [(&str, &str); 23] = [
     ("description", "description"),
     ("enabled", "enabled"),
     ("method", "method"),
     ("urlTemplate", "url"),
     ("headers", "headers"),
+    ("scopeHeaders", "scope_headers"),
     ("bodyTemplate", "body"),
     ("inputSchema", "input_schema"),
     ("requiresApproval", "requires_approval"),

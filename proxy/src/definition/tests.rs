@@ -68,6 +68,7 @@ fn ticket() -> Value {
         "method": "post",
         "urlTemplate": "https://tickets.example/v1/projects/{{input.project}}/tickets",
         "headers": { "Authorization": "Bearer {{secret:DESK_KEY}}", "X-Mark": "{{effect.id}}" },
+        "scopeHeaders": ["x-tenant"],
         "bodyTemplate": { "title": "{{input.title}}", "tags": ["a", 1, 0.5, true], "deep": { "x": [] } },
         "inputSchema": {
             "type": "object",
@@ -96,9 +97,15 @@ fn ticket() -> Value {
 fn everything_that_is_said_is_shown() {
     let sent = ticket();
     let shown = create(sent.clone()).unwrap();
-    for member in
-        ["description", "urlTemplate", "bodyTemplate", "inputSchema", "requiresApproval", "approvalWhen"]
-    {
+    for member in [
+        "description",
+        "urlTemplate",
+        "scopeHeaders",
+        "bodyTemplate",
+        "inputSchema",
+        "requiresApproval",
+        "approvalWhen",
+    ] {
         assert_eq!(shown[member], sent[member], "{member}");
     }
     assert_eq!(shown["id"], "act_open-ticket");
