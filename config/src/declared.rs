@@ -248,7 +248,7 @@ fn idempotency(table: &Table<'_>) -> Option<Idempotency> {
         None => None,
     };
     let window = table.need("window", positive_duration);
-    Some(Idempotency { place: place?, window: window? })
+    Some(Idempotency { place: place?, window: window?, failures_kept: None })
 }
 
 /// The provider key is the effect's own: a header of the same name would fight with it.

@@ -70,7 +70,8 @@ fn inside_success(answer: &Answer, rules: &ResponseRules) -> Verdict {
     if rules.succeeded_when.is_empty() && rules.failed_when.is_empty() {
         // One protocol always speaks inside a 2xx, and its words are known.
         let media = answer.headers.iter().find(|(name, _)| name == "content-type");
-        let is_git = media.is_some_and(|(_, value)| value.eq_ignore_ascii_case(git_report::MEDIA));
+        let media = media.and_then(|(_, value)| value.split(';').next());
+        let is_git = media.is_some_and(|media| media.trim().eq_ignore_ascii_case(git_report::MEDIA));
         return if is_git { git_report::verdict(&answer.body) } else { Verdict::Succeeded };
     }
     let Ok(body) = json::strict(&answer.body) else { return Verdict::Unknown };
@@ -196,6 +197,10 @@ mod tests {
         let plain = ResponseRules::default();
         let git = "Application/X-Git-Receive-Pack-Result";
         assert_eq!(verdict(&pushed("content-type", git), &plain), Verdict::Failed);
+        assert_eq!(
+            verdict(&pushed("content-type", &format!("{git} ; charset=utf-8")), &plain),
+            Verdict::Failed
+        );
         assert_eq!(verdict(&pushed("content-type", "text/plain"), &plain), Verdict::Succeeded);
         assert_eq!(verdict(&pushed("x-other", git), &plain), Verdict::Succeeded);
         let declared = ResponseRules { succeeded_when: vec![check("ok", "true")], ..plain };

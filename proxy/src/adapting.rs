@@ -96,11 +96,29 @@ pub fn presets() -> Result<Presets, CatalogFault> {
                 KeyPlace::Body(name) => model::KeyPlace::Body(name),
             },
             window: Duration::from_millis(window_ms),
+            failures_kept: entry
+                .facts
+                .failures
+                .as_ref()
+                .filter(|fact| fact.confirmed)
+                .map(|fact| fact.what.kept),
         });
         let response = entry.response();
         (entry.name.to_owned(), model::Preset { hosts: entry.facts.hosts, idempotency, response })
     };
     Ok(catalog::entries()?.into_iter().map(preset).collect())
+}
+
+/// Whether the provider answers a repeat of what failed, under the same key, with that failure, if that is known.
+#[must_use]
+pub fn failures_kept(action: &Action) -> Option<bool> {
+    match &action.kind {
+        // Status and body of the first answer are kept whatever it was (<https://docs.stripe.com/api/idempotent_requests>).
+        ActionKind::StripeRefund(_) | ActionKind::StripeWrite(_) => Some(true),
+        // Resend does not say; GitHub takes no key.
+        ActionKind::ResendEmail(_) | ActionKind::GithubFile(_) | ActionKind::GithubWrite(_) => None,
+        ActionKind::Declared(declared) => declared.idempotency.as_ref().and_then(|key| key.failures_kept),
+    }
 }
 
 /// Where an action's requests go.

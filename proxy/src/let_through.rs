@@ -10,7 +10,7 @@ use std::time::Duration;
 use http::{HeaderMap, Method, Request, Uri};
 use oncegate_policy::authority::Authority;
 use oncegate_policy::caller::CallerName;
-use oncegate_policy::classify;
+use oncegate_policy::classify::{self, Verdict};
 use oncegate_policy::exchange::NotSent;
 use oncegate_policy::id::EffectId;
 use oncegate_policy::refusal::{Code, Refusal};
@@ -101,9 +101,15 @@ pub enum Replayed {
 /// The record could not be read or written.
 pub async fn replay(sidecar: &Arc<Sidecar>, id: &EffectId, by: &CallerName) -> Result<Replayed, StoreError> {
     let snapshot = sidecar.snapshot();
+    let kept = sidecar.store.prepared(id).await?;
+    let action = kept.as_ref().and_then(|kept| snapshot.action(kept.view.action.as_str()));
+    let failures_kept = action.and_then(|(action, _)| adapting::failures_kept(action));
+    if kept.as_ref().is_some_and(|kept| is_forgotten(&kept.view, failures_kept)) {
+        return Ok(Replayed::Refused(ReplayRefusal::KeyNotKept));
+    }
     // Armed before it is recorded, so that a missing secret costs nothing. An effect whose request is erased is
     // refused by `begin_replay`, which knows why.
-    let ready = match sidecar.store.prepared(id).await? {
+    let ready = match kept {
         None => None,
         Some(kept) => match rebuilt(sidecar, &snapshot, &kept).await {
             Ok((Prepared { head: Err(proof), .. }, _)) => return Ok(Replayed::Unavailable(unminted(&proof))),
@@ -114,6 +120,10 @@ pub async fn replay(sidecar: &Arc<Sidecar>, id: &EffectId, by: &CallerName) -> R
     let (permit, ready) = match (sidecar.store.begin_replay(id, by, sidecar.clock.now()).await?, ready) {
         (Replaying::Missing, _) => return Ok(Replayed::Missing),
         (Replaying::Refused(refusal, _), _) => return Ok(Replayed::Refused(refusal)),
+        // Answered only just now. The permit is dropped, and the sweep closes the replay.
+        (Replaying::Granted { prepared, .. }, _) if is_forgotten(&prepared.view, failures_kept) => {
+            return Ok(Replayed::Refused(ReplayRefusal::KeyNotKept));
+        }
         (Replaying::Granted { permit, .. }, Some(ready)) => (permit, ready),
         // Recorded without bytes to send: the permit is dropped, the sweep closes the replay.
         (Replaying::Granted { .. }, None) => return Ok(Replayed::Refused(ReplayRefusal::Unsupported)),
@@ -126,7 +136,7 @@ pub async fn replay(sidecar: &Arc<Sidecar>, id: &EffectId, by: &CallerName) -> R
         let connecting = upstream::connect(&sidecar.pool, &request, CONNECT_TIMEOUT);
         let (claim, exchange) = upstream::resend(permit, &sidecar.pool, request, connecting);
         let exchange = exchange.await;
-        let verdict = classify::verdict(&exchange, &rules);
+        let verdict = of_the_first_try(classify::verdict(&exchange, &rules), failures_kept);
         let recorded =
             sidecar.store.record_replay(claim, Seen::of(verdict, &exchange), sidecar.clock.now()).await;
         tracing::info!(effect.id = %id, outcome = verdict.word(), "replayed");
@@ -136,6 +146,21 @@ pub async fn replay(sidecar: &Arc<Sidecar>, id: &EffectId, by: &CallerName) -> R
     match task.await {
         Ok(recorded) => recorded.map(|view| Replayed::Done(Box::new(view))),
         Err(_) => Err(StoreError::Closed),
+    }
+}
+
+/// Whether the provider keeps no key of the answer that it gave: then the same bytes are a second write.
+fn is_forgotten(effect: &EffectView, failures_kept: Option<bool>) -> bool {
+    let answered = effect.response.as_ref().map(|answer| answer.status);
+    failures_kept == Some(false) && answered.is_some_and(|status| !(200..=299).contains(&status))
+}
+
+/// A failure says what became of the first try only where failures are kept under the key. Elsewhere it is one of this
+/// try: the key is used already, say, because the first one was done.
+fn of_the_first_try(verdict: Verdict, failures_kept: Option<bool>) -> Verdict {
+    match verdict {
+        Verdict::Failed if failures_kept != Some(true) => Verdict::Unknown,
+        Verdict::Failed | Verdict::Succeeded | Verdict::Unknown => verdict,
     }
 }
 

@@ -231,7 +231,9 @@ pub async fn look(sidecar: &Arc<Sidecar>, snapshot: &Snapshot, due: &LookDue) ->
     };
     let headers: Vec<(String, String)> =
         serde_json::from_value(memory["headers"].clone()).unwrap_or_default();
-    let response = due.view.response.as_ref().and_then(|kept| serde_json::from_slice(&kept.body).ok());
+    // What a refusal names is somebody else's, such as the object that was there already.
+    let answer = due.view.response.as_ref().filter(|kept| (200..=299).contains(&kept.status));
+    let response = answer.and_then(|kept| serde_json::from_slice(&kept.body).ok());
     let remembered = Memory {
         effect_id: due.view.id.as_str(),
         provider_key: &due.view.provider_key,

@@ -32,6 +32,9 @@ const SAYS_NOTHING: [u16; 5] = [401, 403, 407, 425, 429];
 pub enum ReplayRefusal {
     /// The provider does not deduplicate for this action.
     Unsupported,
+    /// The provider has answered the first try with something else than success, and keeps no key of that: what was
+    /// applied all the same would be applied again.
+    KeyNotKept,
     /// The provider may have forgotten the key.
     WindowClosed,
     /// Only an unknown effect is replayed.
@@ -49,7 +52,7 @@ impl ReplayRefusal {
     #[must_use]
     pub fn word(&self) -> &'static str {
         match self {
-            Self::Unsupported => "replay_unsupported",
+            Self::Unsupported | Self::KeyNotKept => "replay_unsupported",
             Self::WindowClosed => "window_closed",
             Self::NotUnknown => "not_unknown",
             Self::OwnEffect => "own_effect",

@@ -72,6 +72,66 @@ fn what_a_replay_says_counts_only_if_it_speaks_of_the_first_try() {
     assert_eq!((shop.home.money(), shop.writes()), ((0, 0, 0), 6));
 }
 
+/// A desk that reads a key, with what more the action says.
+fn keyed_desk(more: &str) -> (Provider, Home) {
+    let provider = Provider::tls(&[DESK]);
+    let conf =
+        Conf::default().host(DESK, provider.addr()).with(&ticket_action("open-ticket", DESK)).with(more);
+    let home = Home::new(&conf.with(TICKETS_PER_DAY));
+    (provider, home)
+}
+
+/// Where it is not known that failures are kept under the key, one is an answer to this try alone: the key may be used
+/// already, because the first try was done.
+#[test]
+fn p3_a_refusal_of_the_replay_is_none_of_the_first_try() {
+    let (provider, home) = keyed_desk("idempotency = { header = \"X-Key\", window = \"24h\" }\n");
+    let sidecar = home.serve();
+    provider.on_write(Reply::lost());
+    let effect =
+        sidecar.billing().ask(DESK, &Ask::json("/v1/tickets", &ticket("a"))).assert_unknown().effect();
+    for (status, body) in [
+        ("400 Bad Request", r#"{"error":"this key was used already","status":"SETTLED"}"#),
+        ("402 Payment Required", r#"{"error":"no"}"#),
+        ("404 Not Found", "<html>"),
+        ("422 Unprocessable Entity", r#"{"error":"DUPLICATE_REQUEST_ID"}"#),
+    ] {
+        provider.on_write(Reply::json(status, body));
+        assert_eq!(ops(&home, &sidecar, &["effect", "replay", &effect]).code, 13, "{status}");
+        assert_eq!(home.exposure("tickets-per-day")["unknown_exposure"], 1, "{status}");
+    }
+    let shown = detail(&sidecar, &effect);
+    let last = shown["evidence"].as_array().unwrap().last().unwrap()["text"].as_str().unwrap().to_owned();
+    assert!(last.contains("422") && last.ends_with("this says nothing of the first try"), "{last}");
+    provider.on_write(Reply::json("200 OK", r#"{"ok":true}"#));
+    assert_eq!(ops(&home, &sidecar, &["effect", "replay", &effect]).code, 0);
+    assert_eq!(
+        (provider.record().writes().len(), home.exposure("tickets-per-day")["consumed"].clone()),
+        (6, json!(1))
+    );
+}
+
+/// A provider that keeps keys of successes alone does a second time what it did and called a failure.
+#[test]
+fn p2_no_replay_where_the_key_of_the_first_answer_is_not_kept() {
+    let (provider, home) = keyed_desk("preset = \"checkout-com\"\n");
+    let sidecar = home.serve();
+    let ask = |title: &str| sidecar.billing().ask(DESK, &Ask::json("/v1/tickets", &ticket(title)));
+    provider.on_write(Reply::json("502 Bad Gateway", "{}"));
+    let answered = ask("answered").assert_unknown().effect();
+    let replay = call(&sidecar, "ops", "POST", &format!("/actions/effects/{answered}/replay"), "");
+    says_no(&replay, 409, "REPLAY_REFUSED", "replay_unsupported");
+    assert_eq!(provider.record().writes().len(), 1);
+    assert_eq!(detail(&sidecar, &answered)["attempts"].as_array().unwrap().len(), 1, "and none is on record");
+
+    // Nothing was answered: either it was done, and the key is known, or it was not.
+    provider.on_write(Reply::lost());
+    let lost = ask("lost").assert_unknown().effect();
+    provider.on_write(Reply::json("200 OK", r#"{"ok":true}"#));
+    assert_eq!(ops(&home, &sidecar, &["effect", "replay", &lost]).code, 0);
+    assert_eq!(provider.record().writes().len(), 3);
+}
+
 #[test]
 fn the_key_that_asked_never_replays() {
     let shop = Shop::open();

@@ -2,11 +2,20 @@
 
 use std::time::{Duration, Instant};
 
-use oncegate_tests::{conf::stripe_conf, wait::until};
+use oncegate_tests::{
+    agent::Ask,
+    conf::{Conf, stripe_conf},
+    script::Reply,
+    wait::until,
+};
 use rusqlite::Connection;
 use serde_json::json;
 
-use crate::shop::{REFUND, Shop};
+use crate::{
+    api_actions::desk,
+    law::{detail, ops},
+    shop::{DESK, REFUND, Shop, desk_conf, ticket},
+};
 
 #[test]
 fn an_effect_that_cannot_be_recorded_on_keeps_no_other_waiting() {
@@ -62,4 +71,23 @@ fn what_a_full_pass_leaves_over_waits_for_no_usual_wake() {
     until("every look after a success", || Some(()).filter(|()| confirmed() == SUCCESSES as usize));
     // One for each usual wake takes as many times two seconds.
     assert!(start.elapsed() < Duration::from_secs(30), "{:?}", start.elapsed());
+}
+
+/// The id in a conflict is that of the object that was there already.
+#[test]
+fn what_a_refusal_names_is_not_what_was_made() {
+    let verify =
+        format!("verify = {{ url = \"https://{DESK}/v1/tickets/{{{{response.id}}}}\" }}\nsubject = ");
+    let (provider, home) = desk(|at| {
+        let conf = desk_conf(at);
+        let rest = conf.rest.replace("subject = ", &verify);
+        Conf { rest, ..conf }
+    });
+    let sidecar = home.serve();
+    provider.on_write(Reply::json("409 Conflict", r#"{"error":"there is one of this title","id":"t_1"}"#));
+    let effect =
+        sidecar.billing().ask(DESK, &Ask::json("/v1/tickets", &ticket("a"))).assert_unknown().effect();
+    assert_eq!(ops(&home, &sidecar, &["effect", "reconcile", &effect]).code, 13);
+    assert_eq!(detail(&sidecar, &effect)["outcome"], "unknown");
+    assert!(provider.record().requests().iter().all(|asked| asked.is_write()), "nothing else is looked at");
 }

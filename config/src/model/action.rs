@@ -240,6 +240,8 @@ pub struct Idempotency {
     pub place: KeyPlace,
     /// For how long the provider remembers it.
     pub window: Duration,
+    /// Whether a repeat of what failed is answered with that failure, as far as a `preset` knows it.
+    pub failures_kept: Option<bool>,
 }
 
 /// Where a provider reads its key.

@@ -105,7 +105,10 @@ fn actions() {
     let impact = ImpactRule { dimension: Dimension::ResourceMutations, amount: one, bound: Bound::Exact };
     assert_eq!(ticket.impact, Some(impact));
     let place = KeyPlace::Header("idempotency-key".to_owned());
-    assert_eq!(ticket.idempotency, Some(Idempotency { place, window: Duration::from_secs(86_400) }));
+    assert_eq!(
+        ticket.idempotency,
+        Some(Idempotency { place, window: Duration::from_secs(86_400), failures_kept: None })
+    );
     let verify = ticket.verify.as_ref().unwrap();
     assert_eq!(verify.status, 200);
     let title = Template::parse("{{input.title}}").unwrap();

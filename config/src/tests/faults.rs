@@ -247,7 +247,11 @@ fn presets() {
     use crate::{Presets, Source, parse_with};
 
     let key = |name: &str| {
-        Some(Idempotency { place: KeyPlace::Header(name.to_owned()), window: Duration::from_secs(60) })
+        Some(Idempotency {
+            place: KeyPlace::Header(name.to_owned()),
+            window: Duration::from_secs(60),
+            failures_kept: None,
+        })
     };
     let known = Preset { hosts: vec!["a.example".into()], idempotency: key("x-key"), ..Preset::default() };
     let presets = Presets::from([("acme".to_owned(), known)]);

@@ -6,10 +6,12 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
 use oncegate_policy::caller::Scope;
+use oncegate_policy::effect::Stage;
 use oncegate_policy::id::EffectId;
 use oncegate_policy::impact::{Bound, Dimension};
 use oncegate_store::replay::ReplayRefusal;
 use oncegate_store::resolve::{PartialEffect, REASON_CHARS_MIN, Resolution, Resolved, ResolvedAs};
+use oncegate_store::view::{AttemptKind, AttemptView, EffectDetail};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -80,7 +82,11 @@ pub(crate) async fn resolve(
     asker.needs(Scope::ActionsResolve)?;
     let asked: Resolve = body::object(body).await?;
     let id = effect_id(&id)?;
-    let resolved = sidecar.store.resolve(&id, &asker.name, resolution(&asked)?, sidecar.clock.now()).await;
+    let resolution = resolution(&asked)?;
+    if resolution.outcome == ResolvedAs::Failed && is_on_its_way(&find(&sidecar, &id).await?, &asker) {
+        return Err(on_its_way());
+    }
+    let resolved = sidecar.store.resolve(&id, &asker.name, resolution, sidecar.clock.now()).await;
     match resolved.map_err(|error| ApiError::internal("record the resolution", &error))? {
         Resolved::Done(view) => {
             let outcome = view.stage.outcome().word();
@@ -97,6 +103,23 @@ pub(crate) async fn resolve(
         Resolved::ReasonTooShort => Err(too_short()),
         Resolved::Missing => Err(ApiError::not_found("effect")),
     }
+}
+
+/// Whether an answer may still come that says what happened. The key that asked is told so by the store.
+fn is_on_its_way(effect: &EffectDetail, asker: &Asker) -> bool {
+    let open = |attempt: &AttemptView| match attempt.kind {
+        AttemptKind::Dispatch | AttemptKind::Replay => attempt.ended_at.is_none(),
+        AttemptKind::Reconcile => false,
+    };
+    let is_unknown = matches!(effect.view.stage, Stage::Reconciling { .. });
+    is_unknown && effect.view.caller != asker.name && effect.attempts.iter().any(open)
+}
+
+/// What is released now could be taken a second time, by the answer that comes and by whoever is let in meanwhile.
+fn on_its_way() -> ApiError {
+    let message = "the provider is still listened to, for no longer than `upstream_timeout`: what it says may be that it was \
+                   done. Then it can be resolved";
+    ApiError::new(ErrorCode::Conflict, message).with_details(json!({ "reason": "in_flight" }))
 }
 
 /// `POST /actions/effects/{id}/replay`: the very same bytes, under the key that the provider deduplicates on.
@@ -140,6 +163,11 @@ fn not_replayed(refusal: &ReplayRefusal) -> ApiError {
         ReplayRefusal::OwnEffect => return ApiError::own("an effect never replays it"),
         ReplayRefusal::Unsupported => {
             "the provider is not known to deduplicate on a key for this action".to_owned()
+        }
+        ReplayRefusal::KeyNotKept => {
+            "the provider answered the first try and keeps no key of what was no success: it might do it \
+             a second time"
+                .to_owned()
         }
         ReplayRefusal::WindowClosed => "the provider may have forgotten the key by now".to_owned(),
         ReplayRefusal::NotUnknown => "only an unknown effect is replayed".to_owned(),
