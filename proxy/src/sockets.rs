@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use oncegate_config::model::{Caller, CallerListen};
@@ -64,12 +65,13 @@ pub async fn of_callers(
     Ok(sockets)
 }
 
-/// A socket that only this user may connect to. A file left by a process that was killed is replaced, a living
-/// listener's is not.
+/// A socket that only this user may connect to. One left by a process that was killed is replaced, a living listener's is
+/// not, and no other file.
 fn unix(path: &Path) -> Result<Socket, StartError> {
     let failed =
         |source| StartError::Listen { what: "a caller's own socket", at: path.display().to_string(), source };
-    if path.exists() && std::os::unix::net::UnixStream::connect(path).is_err() {
+    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|there| there.file_type().is_socket());
+    if is_socket && std::os::unix::net::UnixStream::connect(path).is_err() {
         std::fs::remove_file(path).map_err(failed)?;
     }
     let before = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o177));

@@ -59,7 +59,7 @@ impl Store {
         self.inner.writer.write(SYNC, usize::MAX, move |tx| sync(tx, &limits, now)).await
     }
 
-    /// Makes a limit. It holds at once what is in flight or unknown and counts against it, whether that fits or not.
+    /// Makes a limit, or the archived one of its name again. It holds at once what is in flight or unknown and counts against it, whether that fits or not.
     ///
     /// # Errors
     /// The record could not be written.
@@ -74,7 +74,11 @@ impl Store {
                     CreatedLimit::NameTaken(exposure)
                 });
             }
-            insert(tx, &limit, now)?;
+            match archived(tx.connection, &limit)? {
+                // Made again: what was consumed and held under it still counts.
+                Some(row) => update(tx, &row, &limit, now)?,
+                None => insert(tx, &limit, now)?,
+            };
             let made = by_name(tx.connection, &limit.name)?.ok_or_else(|| gone(&limit.name))?;
             Ok(CreatedLimit::Created(exposure(tx.connection, made, now)?))
         };

@@ -5,7 +5,7 @@ use std::{net::TcpStream, process::Command};
 use oncegate_tests::{
     answer::Answer,
     binary::{Build, oncegate},
-    conf::{BILLING_KEY, OPS_KEY},
+    conf::{BILLING_KEY, CREDENTIAL, OPS_KEY},
     sidecar::finish,
     wire::Wire,
 };
@@ -111,6 +111,19 @@ fn run_gives_a_command_what_it_needs() {
     assert_eq!(done.code, 7, "it exits with the command's code: {done:?}");
     let unknown = finish(shop.home.command(Build::Plain, &["run", "--as", "nobody", "--", "true"]));
     assert_eq!(unknown.code, 2, "{unknown:?}");
+}
+
+/// P7: a developer's shell has the same key under the names of several clients.
+#[test]
+fn p7_run_gives_a_command_no_copy_of_a_secret() {
+    let shop = Shop::open();
+    let mut command = shop.home.command(Build::Plain, &["run", "--as", "billing-agent", "--", "env"]);
+    command.env("STRIPE_API_KEY", CREDENTIAL).env("WRAPPED", format!("Bearer {CREDENTIAL}"));
+    command.env("OTHER", "sk_test_of_somebody_else");
+    // Fails when the credential is printed.
+    let done = finish(command);
+    assert!(done.code == 0 && done.out.contains("OTHER=sk_test_of_somebody_else"), "{done:?}");
+    assert!(!done.out.contains("STRIPE_API_KEY=") && !done.out.contains("WRAPPED="), "{done:?}");
 }
 
 #[test]

@@ -77,6 +77,20 @@ fn a_caller_by_a_socket_of_its_own() {
     assert!(head.line.starts_with("HTTP/1.1 200 "), "no challenge here: {head:?}");
 }
 
+/// A path that was mistyped is nobody's to delete.
+#[test]
+fn no_file_but_a_socket_is_replaced() {
+    let shop = Shop::open();
+    let file = shop.home.path("notes.txt");
+    std::fs::write(&file, "mine").unwrap();
+    let text = stripe_conf(shop.provider.addr()).text();
+    let listen = format!("[callers.billing-agent]\nlisten = \"unix:{}\"", file.display());
+    shop.home.write(&text.replace("[callers.billing-agent]", &listen));
+    let done = shop.home.run(&["serve"]);
+    assert_eq!(done.code, 2, "{done:?}");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
+}
+
 /// A port that was free a moment ago: a caller's own port cannot be asked for afterwards, so it has to be named.
 fn until_free() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()

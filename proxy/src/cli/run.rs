@@ -1,8 +1,9 @@
 //! `oncegate run`: one command behind a sidecar: the one that already holds the database, or else one of its own
 //! for as long as the command lives.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
@@ -23,6 +24,8 @@ use crate::serve::Running;
 
 /// Keys of people and of the API, which no agent may inherit.
 const KEYS: [&str; 2] = ["ONCEGATE_KEY", "ONCEGATE_AGENT_KEY"];
+/// A secret that is shorter is looked for by its name alone: too many other texts may hold it.
+const COPIED_BYTES_MIN: usize = 8;
 /// As shells do for a command that is not there, or cannot be run.
 const NOT_FOUND: u8 = 127;
 const NOT_RUNNABLE: u8 = 126;
@@ -121,6 +124,9 @@ pub(crate) fn surround(command: &mut Command, loaded: &Loaded, gate: &Gate, call
         ca: &gate.ca,
         shims: &shims::places(&loaded.trust_dir()),
     });
+    for name in copies(loaded, &std::env::vars_os().collect::<Vec<_>>()) {
+        command.env_remove(name);
+    }
     for (name, change) in set {
         command.env(name, applied(&change, std::env::var(name).ok().as_deref()));
     }
@@ -131,14 +137,33 @@ pub(crate) fn surround(command: &mut Command, loaded: &Loaded, gate: &Gate, call
 
 /// The variables that the command does not get.
 fn removed(loaded: &Loaded) -> Vec<String> {
+    KEYS.iter().chain(&REMOVED).map(|name| (*name).to_owned()).chain(declared(loaded)).collect()
+}
+
+/// Variables under any name that hold what one with a secret holds, such as the same key for another client.
+fn copies<'e>(loaded: &Loaded, environment: &'e [(OsString, OsString)]) -> Vec<&'e OsStr> {
+    let named: Vec<String> = KEYS.iter().map(|name| (*name).to_owned()).chain(declared(loaded)).collect();
+    let is_named = |name: &OsStr| named.iter().any(|one| name == one.as_str());
+    let secrets = environment
+        .iter()
+        .filter(|(name, value)| is_named(name) && value.len() >= COPIED_BYTES_MIN)
+        .map(|(_, value)| value.as_bytes());
+    let holds_one = |text: &OsStr| {
+        secrets.clone().any(|secret| text.as_bytes().windows(secret.len()).any(|part| part == secret))
+    };
+    environment.iter().filter(|(_, value)| holds_one(value)).map(|(name, _)| name.as_os_str()).collect()
+}
+
+/// The variables from which the configuration takes secrets.
+fn declared(loaded: &Loaded) -> Vec<String> {
     let sources = loaded.config.secrets.values().map(|secret| &secret.from).chain(&loaded.config.vault_key);
-    let secrets = sources.filter_map(|source| match source {
+    let named = sources.filter_map(|source| match source {
         SecretSource::Env(name) => Some(name.clone()),
         SecretSource::File(_) | SecretSource::Command(_) | SecretSource::Vault | SecretSource::OAuth2(_) => {
             None
         }
     });
-    KEYS.iter().chain(&REMOVED).map(|name| (*name).to_owned()).chain(secrets).collect()
+    named.collect()
 }
 
 async fn wait(child: &mut Child, signals: &mut Forwarded) -> Result<ExitStatus, Stop> {

@@ -222,6 +222,24 @@ async fn limits_through_the_api() {
 }
 
 #[tokio::test]
+async fn a_limit_that_is_made_again_has_forgotten_nothing() {
+    let memory = Memory::new();
+    let create = async || {
+        let created = memory.store.create_limit(limit("cap", Period::Day, 10_000), NOON).await.unwrap();
+        let CreatedLimit::Created(made) = created else { panic!("{created:?}") };
+        made
+    };
+    let made = create().await;
+    let (permit, _) = memory.granted(memory.refund("pi_1", 7_000), NOON).await;
+    memory.record(permit.spend(), &answered(200), NOON).await;
+    memory.store.archive_limit(&made.id, NOON).await.unwrap().unwrap();
+    let again = create().await;
+    assert_eq!((again.id.clone(), again.available()), (made.id, 3_000));
+    let over = memory.store.admit(memory.refund("pi_2", 3_001), NOON).await.unwrap();
+    assert!(matches!(over, Admitted::Refused(no) if no.code == Code::LimitExceeded));
+}
+
+#[tokio::test]
 async fn a_change_keeps_what_it_does_not_name_and_takes_nobodys_name() {
     let memory = Memory::new();
     let mut made = Vec::new();
