@@ -19,6 +19,7 @@ mod api_plain;
 mod api_previews;
 mod api_strict;
 mod bad_input;
+mod bodies_of_reads;
 mod canary;
 mod cases;
 mod classification;
