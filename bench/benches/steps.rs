@@ -33,6 +33,7 @@ fn matching(c: &mut Criterion) {
         url: UrlTemplate::parse(&format!("https://api.example/v1/kind{number}/{{{{input.id}}}}/refund"))
             .unwrap(),
         when: Vec::new(),
+        governed: true,
     };
     let (router, remarks) = Router::build((0..ACTIONS).map(route).collect());
     assert!(remarks.is_empty());

@@ -65,6 +65,7 @@ fn routes(action: &Action) -> Vec<Route> {
         method: method.to_owned(),
         url,
         when: when.clone(),
+        governed: action.kind.is_governed(),
     };
     routes.into_iter().map(route).collect()
 }

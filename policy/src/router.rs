@@ -25,7 +25,12 @@ pub struct Route {
     pub url: UrlTemplate,
     /// What the input must show besides.
     pub when: Vec<Check>,
+    /// It is recorded and judged before it is sent.
+    pub governed: bool,
 }
+
+/// Methods that are reads where no action claims them (RFC 9110 section 9.2.1, without TRACE).
+const READS: [&str; 3] = ["GET", "HEAD", "OPTIONS"];
 
 /// Something about the routes that an operator should know. Names come in alphabetical order.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
@@ -83,6 +88,8 @@ type Bucket = Vec<Route>;
 #[derive(Clone, Debug, Default)]
 pub struct Router {
     servers: HashMap<Authority, HashMap<String, HashMap<Option<usize>, Bucket>>>,
+    /// Where governed actions have the method of a read; those that never match among them.
+    governed_reads: HashMap<Authority, Vec<UrlTemplate>>,
 }
 
 impl Router {
@@ -92,6 +99,10 @@ impl Router {
         let mut router = Self::default();
         let mut remarks = Vec::new();
         for route in routes {
+            if route.governed && READS.contains(&route.method.as_str()) {
+                let server = router.governed_reads.entry(route.url.authority().clone()).or_default();
+                server.push(route.url.clone());
+            }
             if !route.url.is_matchable() {
                 remarks.push(RouteRemark::NeverMatches { action: route.action });
                 continue;
@@ -143,6 +154,15 @@ impl Router {
         let methods = self.servers.get(authority).into_iter().flat_map(HashMap::values);
         let rest = methods.filter_map(|counts| counts.get(&None)).flatten();
         rest.into_iter().any(|route| route.url.matches(scheme, authority, path, &[]).is_some())
+    }
+
+    /// Whether a governed action has the method of a read at this path, by the path alone
+    /// ([`UrlTemplate::claims`]). A read there that is not exactly an action's could be its write in another spelling:
+    /// with a parameter twice, a trailing slash, or as HEAD, which many servers serve as GET.
+    #[must_use]
+    pub fn governs_reads(&self, scheme: Scheme, authority: &Authority, path: &CanonicalPath) -> bool {
+        let claimed = self.governed_reads.get(authority);
+        claimed.into_iter().flatten().any(|url| url.claims(scheme, path))
     }
 }
 

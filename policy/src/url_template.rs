@@ -3,6 +3,7 @@
 //! What [`UrlTemplate::build`] makes, [`UrlTemplate::matches`] reads back to the same input, and in no other
 //! way: a segment is wholly literal or wholly one placeholder, and a value never changes the structure.
 
+mod claims;
 mod parse;
 
 use std::fmt;

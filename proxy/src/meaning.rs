@@ -67,13 +67,24 @@ pub fn by_url<'a>(snapshot: &'a Snapshot, host: &Host, head: &Head) -> Result<By
         let sentence = format!("The path is ambiguous: {fault}. Nothing was sent.");
         return Err(Refusal::new(Code::Ambiguous, sentence));
     }
-    undeclared(host, head).map(|()| ByUrl::Read)
+    undeclared(snapshot, host, head).map(|()| ByUrl::Read)
 }
 
 /// Whether the host's own rules let an unclaimed request through. HEAD follows GET; OPTIONS is a read; TRACE,
-/// which echoes what it is sent, is let through by no rule.
-fn undeclared(host: &Host, head: &Head) -> Result<(), Refusal> {
+/// which echoes what it is sent, is let through by no rule. Where a governed action has the method of a read, nothing is
+/// a read that is not exactly an action's.
+fn undeclared(snapshot: &Snapshot, host: &Host, head: &Head) -> Result<(), Refusal> {
     let read = [Method::GET, Method::HEAD, Method::OPTIONS].contains(&head.method);
+    let Via { scheme, authority, .. } = &*head.via;
+    if read && snapshot.router.governs_reads(*scheme, authority, &head.path) {
+        let sentence = format!(
+            "{} {} on {} is governed and fits no declared action exactly: the method, the path, and each parameter once. Nothing was sent.",
+            head.method,
+            head.path.as_str(),
+            authority.host
+        );
+        return Err(Refusal::new(Code::Undeclared, sentence));
+    }
     let write = [Method::POST, Method::PUT, Method::PATCH, Method::DELETE].contains(&head.method);
     if (read && host.reads) || (write && host.writes) {
         return Ok(());
@@ -148,7 +159,9 @@ pub fn with_body(
     }
     match last_fault {
         Some(fault) => Err(fault),
-        None => undeclared(host, head).map(|()| Meaning::Passthrough { body: Some(body), action: None }),
+        None => {
+            undeclared(snapshot, host, head).map(|()| Meaning::Passthrough { body: Some(body), action: None })
+        }
     }
 }
 

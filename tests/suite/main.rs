@@ -40,6 +40,7 @@ mod degraded_record;
 mod deploy;
 mod doctor;
 mod drills;
+mod governed_reads;
 mod harness;
 mod identity;
 mod java;

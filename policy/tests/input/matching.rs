@@ -39,6 +39,7 @@ fn router() -> Router {
         method: "POST".to_owned(),
         url: UrlTemplate::parse(url).unwrap(),
         when: vec![],
+        governed: true,
     };
     let (router, remarks) = Router::build(vec![
         route("refund", "https://api.stripe.com/v1/refunds"),

@@ -11,6 +11,7 @@ fn route(action: &str, method: &str, url: &str, when: Vec<Check>) -> Route {
         method: method.to_owned(),
         url: UrlTemplate::parse(url).unwrap(),
         when,
+        governed: true,
     }
 }
 
@@ -168,5 +169,45 @@ fn what_takes_the_rest_comes_last_and_is_known_by_any_method() {
         let path = CanonicalPath::spread(path).unwrap();
         assert_eq!(router.knows_path(Scheme::Https, &authority, &path), known, "{path:?}");
         assert_eq!(router.candidates("GET", Scheme::Https, &authority, &path, &[]), []);
+    }
+}
+
+/// By the path alone: what fits none of them exactly may still be read as one of them by the server.
+#[test]
+fn the_path_of_a_governed_read_is_claimed_in_every_spelling() {
+    let ungoverned = Route { governed: false, ..route("list", "GET", "https://a.example/list", vec![]) };
+    let (router, _) = Router::build(vec![
+        route("post", "GET", "https://a.example/chat.post?to={{input.to}}", vec![present("input.text")]),
+        route("item", "HEAD", "https://a.example/items/{{input.id}}/drop", vec![]),
+        route("built", "OPTIONS", "https://a.example/built/{{effect.id}}", vec![]),
+        route("slash", "GET", "https://a.example/slash/", vec![]),
+        route("root", "GET", "https://root.example/", vec![]),
+        route("write", "POST", "https://a.example/write", vec![]),
+        ungoverned,
+    ]);
+    for (host, path, claimed) in [
+        ("a.example", "/chat.post", true),
+        ("a.example", "/chat.post/", true),
+        ("a.example", "/Chat.POST", true),
+        ("a.example", "/chat%2Epost", true),
+        ("a.example", "/chat.post/x", false),
+        ("a.example", "/chat.posts", false),
+        ("a.example", "/items/9/drop", true),
+        ("a.example", "/items/9/drop/", true),
+        ("a.example", "/items/9", false),
+        ("a.example", "/built/eff_1", true),
+        ("a.example", "/slash", true),
+        ("a.example", "/slash/", true),
+        ("a.example", "/", false),
+        ("root.example", "/", true),
+        ("root.example", "/x", false),
+        ("a.example", "/write", false),
+        ("a.example", "/list", false),
+        ("b.example", "/chat.post", false),
+    ] {
+        let authority = Authority::parse(host, Some(443)).unwrap();
+        let path = CanonicalPath::parse(path).unwrap();
+        assert_eq!(router.governs_reads(Scheme::Https, &authority, &path), claimed, "{host} {path:?}");
+        assert!(!router.governs_reads(Scheme::Http, &authority, &path), "of another scheme: {path:?}");
     }
 }

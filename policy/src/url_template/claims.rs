@@ -1,0 +1,27 @@
+//! Which paths are an action's own, whatever else a request says.
+
+use super::{Scheme, Segment, UrlTemplate};
+use crate::path::CanonicalPath;
+
+impl UrlTemplate {
+    /// Whether a server could take the path of a request for this one, query and method left aside. Wider than
+    /// [`Self::matches`]: case and a trailing slash make no difference here, since to many servers they make none, and a
+    /// place that only builds takes any segment. The authority is the caller's to compare.
+    #[must_use]
+    pub fn claims(&self, scheme: Scheme, path: &CanonicalPath) -> bool {
+        let own = match self.segments.split_last() {
+            Some((Segment::Literal { decoded, .. }, before)) if decoded.is_empty() => before,
+            Some(_) | None => &self.segments,
+        };
+        let theirs = match path.segments().split_last() {
+            Some((last, before)) if last.is_empty() => before,
+            Some(_) | None => path.segments(),
+        };
+        let alike = |(own, theirs): (&Segment, &String)| match own {
+            Segment::Literal { decoded, .. } => decoded.eq_ignore_ascii_case(theirs),
+            Segment::Capture(_) | Segment::BuildOnly(_) | Segment::Rest(_) => true,
+        };
+        let as_many = if self.takes_rest() { theirs.len() >= own.len() } else { theirs.len() == own.len() };
+        self.scheme == scheme && as_many && own.iter().zip(theirs).all(alike)
+    }
+}
