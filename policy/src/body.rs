@@ -103,6 +103,44 @@ fn members(value: Value) -> Map<String, Value> {
     }
 }
 
+/// The member by which some servers take a POST for another method.
+const METHOD_MEMBER: &str = "_method";
+
+/// Whether a body that was read into `members` asks for another method than that of its request (`_method`): as a
+/// parameter of a form, a member of JSON, or a part of a multipart body.
+///
+/// Parts are looked for without the boundary, which readers take from different places: each line that could be the
+/// `Content-Disposition` of a part counts.
+#[must_use]
+pub fn asks_for_another_method(content_type: Option<&str>, bytes: &[u8], members: &Value) -> bool {
+    let essence = content_type.unwrap_or_default().trim_start().as_bytes();
+    let multipart = essence.get(..10).is_some_and(|start| start.eq_ignore_ascii_case(b"multipart/"));
+    members.get(METHOD_MEMBER).is_some() || (multipart && has_part(bytes, METHOD_MEMBER))
+}
+
+/// Whether a field that names a part holds this word.
+fn has_part(bytes: &[u8], wanted: &str) -> bool {
+    const FIELD: &[u8] = b"content-disposition";
+    let mut in_field = false;
+    for line in bytes.split(|byte| matches!(byte, b'\r' | b'\n')).filter(|line| !line.is_empty()) {
+        let begins = line.trim_ascii_start();
+        let named = begins.get(..FIELD.len()).is_some_and(|start| start.eq_ignore_ascii_case(FIELD));
+        // A line that begins with white space goes on with the field before it.
+        in_field = named || (in_field && begins.len() < line.len());
+        if in_field && has_word(line, wanted) {
+            return true;
+        }
+    }
+    false
+}
+
+/// Whether a word stands in a field's line by itself, quoted or not, escaped or not.
+fn has_word(line: &[u8], wanted: &str) -> bool {
+    let unescaped: Vec<u8> = line.iter().copied().filter(|byte| *byte != b'\\').collect();
+    let separates = |byte: &u8| byte.is_ascii_whitespace() || b";,:\"'=?".contains(byte);
+    unescaped.split(separates).any(|word| percent_encoding::percent_decode(word).eq(wanted.bytes()))
+}
+
 fn opaque(bytes: &[u8]) -> Value {
     json!({ "body_sha256": digest_hex(bytes) })
 }

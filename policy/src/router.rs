@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::authority::Authority;
 use crate::check::{Check, Expected};
-use crate::json::canonical;
+use crate::json::{canonical, lookalike};
 use crate::path::CanonicalPath;
 use crate::url_template::{Captured, Scheme, UrlTemplate};
 
@@ -77,6 +77,12 @@ impl Candidate<'_> {
     #[must_use]
     pub fn applies_to(&self, input: &Value) -> bool {
         self.when.iter().all(|check| check.holds_for_input(input))
+    }
+
+    /// A member of the input that could be taken for one that `when` asks about ([`lookalike`]).
+    #[must_use]
+    pub fn lookalike(&self, input: &Value) -> Option<String> {
+        self.when.iter().find_map(|check| lookalike(input, check.input_path()))
     }
 }
 

@@ -13,7 +13,7 @@ use oncegate_policy::template::Scope;
 use oncegate_policy::url_template::{Scheme, percent_encode};
 
 use crate::adapting;
-use crate::receive::{Head, host_value};
+use crate::receive::{Head, host_value, is_read_as, set_field};
 use crate::scrub::Scrubber;
 use crate::secrets::{self, Placed, SecretError, Wanted};
 use crate::sigv4::{self, Payload, Signer};
@@ -83,8 +83,11 @@ pub fn outgoing(
 
 /// The agent's fields with what the adapter sets.
 fn marked(mut headers: HeaderMap, set: &[(String, String)], drop: &[String]) -> Result<HeaderMap, Refusal> {
-    for name in drop {
-        headers.remove(name.as_str());
+    if !drop.is_empty() {
+        let dropped = |there: &&HeaderName| drop.iter().any(|name| is_read_as(there.as_str(), name));
+        for name in headers.keys().filter(dropped).cloned().collect::<Vec<_>>() {
+            headers.remove(name);
+        }
     }
     for (name, value) in set {
         let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_str(value))
@@ -94,7 +97,7 @@ fn marked(mut headers: HeaderMap, set: &[(String, String)], drop: &[String]) -> 
                 "A header's value has characters that cannot be sent. Nothing was sent.",
             ));
         };
-        headers.insert(name, value);
+        set_field(&mut headers, name, value);
     }
     Ok(headers)
 }
@@ -121,7 +124,7 @@ pub fn with_credential(
         *request.uri_mut() = uri;
     }
     for (name, value) in placed.headers {
-        headers.insert(name, value);
+        set_field(&mut headers, name, value);
     }
     *request.headers_mut() = headers;
     Ok(request)

@@ -127,9 +127,10 @@ pub fn with_body(
             format!("The request cannot be read in one way: {fault}. Nothing was sent."),
         )
     };
-    let (body_kind, members) = body::read(content_type(head)?, &body).map_err(|fault| unreadable(&fault))?;
-    if body_kind == BodyKind::Form && members.get("_method").is_some() {
-        let sentence = "The form asks for another method than the request line. Nothing was sent.";
+    let declared = content_type(head)?;
+    let (body_kind, members) = body::read(declared, &body).map_err(|fault| unreadable(&fault))?;
+    if body::asks_for_another_method(declared, &body, &members) {
+        let sentence = "The body asks for another method than the request line. Nothing was sent.";
         return Err(Refusal::new(Code::Ambiguous, sentence));
     }
     let mut last_fault = None;
@@ -146,6 +147,9 @@ pub fn with_body(
                 continue;
             }
         };
+        if let Some(name) = candidate.lookalike(&input) {
+            return Err(lookalike(&name));
+        }
         if candidate.applies_to(&input) {
             if !action.enabled {
                 let sentence = format!("The action {} is not enabled. Nothing was sent.", action.name);
@@ -163,6 +167,15 @@ pub fn with_body(
             undeclared(snapshot, host, head).map(|()| Meaning::Passthrough { body: Some(body), action: None })
         }
     }
+}
+
+/// The refusal of a member that a provider may take for one that is judged.
+#[must_use]
+pub fn lookalike(name: &str) -> Refusal {
+    let sentence = format!(
+        "The member {name} differs only in case from one that is judged: some servers take it for that one. Nothing was sent."
+    );
+    Refusal::new(Code::Ambiguous, sentence)
 }
 
 /// The one content type of a request.

@@ -9,13 +9,14 @@ use oncegate_policy::admission::{self, CallerKey};
 use oncegate_policy::exchange::{Answer, Exchange};
 use oncegate_policy::fingerprint::Fingerprint;
 use oncegate_policy::identity;
+use oncegate_policy::json;
 use oncegate_policy::refusal::{Code, Refusal};
 use oncegate_policy::template::Scope;
 use serde_json::Value;
 
 use crate::asking::{Asking, Listener};
 use crate::state::{Sidecar, Snapshot};
-use crate::{adapting, read, sigv4};
+use crate::{adapting, meaning, read, sigv4};
 
 /// Reads that one plan may make.
 const PLAN_READS_MAX: usize = 3;
@@ -46,6 +47,10 @@ pub async fn plan(
         Listener::Proxy => fits_schema(snapshot, action, &asking.input)?,
         // Judged as it was given, before a request was made of it.
         Listener::Api => {}
+    }
+    let judged = action.judged_paths();
+    if let Some(name) = judged.iter().find_map(|path| json::lookalike(&asking.input, path)) {
+        return Err(meaning::lookalike(&name));
     }
     let asked = asking.for_adapter();
     let mut planned = adapter.plan(&asked);

@@ -1,5 +1,6 @@
 //! What an agent sent: bounded, attributed, hop-by-hop fields off, and read in exactly one way.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -106,9 +107,27 @@ pub fn head(parts: http::request::Parts, via: Arc<Via>) -> Result<Head, Refusal>
     Ok(Head { via, method: parts.method, path, raw_path_and_query: raw, query, headers, own, wants_trailers })
 }
 
-/// The first of these fields that is there.
+/// The first of these fields that is there, in any spelling that a server may take for it.
 fn one_of<'a>(names: &[&'a str], headers: &HeaderMap) -> Option<&'a str> {
-    names.iter().copied().find(|name| headers.keys().any(|there| there.as_str() == *name))
+    names.iter().copied().find(|name| headers.keys().any(|there| is_read_as(there.as_str(), name)))
+}
+
+/// Whether two names of fields are one to a server that hands fields on as variables (CGI, WSGI, PHP): there `-` is
+/// written `_`. Names are in lower case.
+#[must_use]
+pub fn is_read_as(name: &str, other: &str) -> bool {
+    let folded = |byte: u8| if byte == b'_' { b'-' } else { byte };
+    name.len() == other.len() && name.bytes().map(folded).eq(other.bytes().map(folded))
+}
+
+/// Sets a field in place of what the agent sent there, in any spelling that a server may take for it.
+pub fn set_field(headers: &mut HeaderMap, name: HeaderName, value: HeaderValue) {
+    let other = |there: &&HeaderName| **there != name && is_read_as(there.as_str(), name.as_str());
+    let others: Vec<HeaderName> = headers.keys().filter(other).cloned().collect();
+    for other in others {
+        headers.remove(other);
+    }
+    headers.insert(name, value);
 }
 
 /// The parser stops somewhere behind its bound, where a read happens to end; here it is exact.
@@ -208,11 +227,13 @@ pub fn end_to_end(headers: HeaderMap) -> (HeaderMap, HeaderMap) {
     (kept, own)
 }
 
-/// Whether a field speaks to the next hop only (RFC 9110 section 7.6.1), or is one that we set ourselves.
+/// Whether a field speaks to the next hop only (RFC 9110 section 7.6.1), or is one that we set ourselves; also in the
+/// spelling with `_`.
 #[must_use]
 pub fn is_hop_by_hop(name: &str) -> bool {
+    let folded = if name.contains('_') { Cow::Owned(name.replace('_', "-")) } else { Cow::Borrowed(name) };
     matches!(
-        name,
+        folded.as_ref(),
         "connection"
             | "keep-alive"
             | "proxy-connection"
@@ -232,14 +253,29 @@ pub fn is_hop_by_hop(name: &str) -> bool {
 /// the last. Those of the framing and the content type are looked at where they are read.
 const SINGLE: [HeaderName; 2] = [header::AUTHORIZATION, HeaderName::from_static(KEY_HEADER)];
 
+/// Fields of a governed request that are judged, and so may stand there in their own spelling only.
+const JUDGED: [HeaderName; 4] = [
+    header::CONTENT_TYPE,
+    header::CONTENT_ENCODING,
+    header::AUTHORIZATION,
+    HeaderName::from_static(KEY_HEADER),
+];
+
 /// What is judged has to be what is sent, so a governed request has nothing that is passed over when it is judged:
-/// no field that is not text, no field twice that may stand once, and no packed body.
+/// no field that is not text, no field twice that may stand once or in another spelling, and no packed body.
 ///
 /// # Errors
-/// `invalid_request`, or `ambiguous` for a field that stands twice.
+/// `invalid_request`, or `ambiguous` for a field that stands twice or that servers read as another one.
 pub fn readable(headers: &HeaderMap) -> Result<(), Refusal> {
     if let Some(name) = SINGLE.iter().find(|name| headers.get_all(*name).iter().nth(1).is_some()) {
         let sentence = format!("The header {name} stands in the request twice. Nothing was sent.");
+        return Err(Refusal::new(Code::Ambiguous, sentence));
+    }
+    let judged = |there: &&HeaderName| {
+        JUDGED.iter().any(|name| *there != name && is_read_as(there.as_str(), name.as_str()))
+    };
+    if let Some(name) = headers.keys().find(judged) {
+        let sentence = format!("The header {name} is another one to some servers. Nothing was sent.");
         return Err(Refusal::new(Code::Ambiguous, sentence));
     }
     let refuse = |sentence: String| Err(Refusal::new(Code::InvalidRequest, sentence));

@@ -56,6 +56,7 @@ mod listener;
 mod lost_refund;
 mod matching;
 mod observed;
+mod other_readings;
 mod passthrough_packed;
 mod passthrough_stream;
 mod passthrough_trailers;

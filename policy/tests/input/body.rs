@@ -1,4 +1,4 @@
-use oncegate_policy::body::{BodyKind, is_opaque, merge, read};
+use oncegate_policy::body::{BodyKind, asks_for_another_method, is_opaque, merge, read};
 use oncegate_policy::fingerprint::digest_hex;
 use oncegate_policy::json::BodyFault;
 use serde_json::{Value, json};
@@ -112,4 +112,27 @@ fn a_member_in_two_places_is_refused() {
     }
     let twice = merge(&[], &pairs(&[("a", "1"), ("a", "2")]), json!({}));
     assert_eq!(twice, Err(BodyFault::Duplicate { name: "a".to_owned() }));
+}
+
+#[test]
+fn a_body_that_names_a_method_is_known_in_every_shape() {
+    const PARTS: Option<&str> = Some("Multipart/Form-Data; boundary=b");
+    const FORM: Option<&str> = Some("application/x-www-form-urlencoded");
+    const JSON: Option<&str> = Some("application/json");
+    for (content_type, bytes, named) in [
+        (FORM, "a=1&_method=PUT", true),
+        (FORM, "a=_method", false),
+        (JSON, r#"{"_method":"PUT"}"#, true),
+        (JSON, r#"{"a":{"_method":"PUT"}}"#, false),
+        (PARTS, "--b\r\nContent-Disposition: form-data; name=\"_method\"\r\n\r\nPUT\r\n--b--", true),
+        (PARTS, "--b\nCONTENT-DISPOSITION : form-data;name='_method'\n\nPUT\n--b--", true),
+        (PARTS, "--other\r\ncontent-disposition: form-data;\r\n\tname=_method\r\n\r\nPUT", true),
+        (PARTS, "--b\r\nContent-Disposition: form-data; name*=utf-8''_%6dethod\r\n\r\nPUT", true),
+        (PARTS, "--b\r\nContent-Disposition: form-data; name=\"my_method\"\r\n\r\n_method\r\n--b--", false),
+        (PARTS, "--b\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\nname=\"_method\"", false),
+        (Some("text/plain"), "Content-Disposition: form-data; name=\"_method\"", false),
+    ] {
+        let (_, members) = read(content_type, bytes.as_bytes()).unwrap();
+        assert_eq!(asks_for_another_method(content_type, bytes.as_bytes(), &members), named, "{bytes}");
+    }
 }

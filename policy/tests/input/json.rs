@@ -1,4 +1,4 @@
-use oncegate_policy::json::{AmountFault, BodyFault, amount, canonical, get, select, strict};
+use oncegate_policy::json::{AmountFault, BodyFault, amount, canonical, get, lookalike, select, strict};
 use serde_json::{Value, json};
 
 fn canonical_of(text: &str) -> String {
@@ -204,5 +204,25 @@ fn dotted_paths_lead_into_objects_and_lists() {
     for (path, wanted) in many {
         let found: Vec<Value> = select(&value, path).into_iter().cloned().collect();
         assert_eq!(Value::Array(found), wanted, "{path}");
+    }
+}
+
+#[test]
+fn what_differs_in_case_alone_is_a_lookalike() {
+    let value =
+        json!({ "amount": 1, "Other": 2, "order": { "Id": 3 }, "items": [{ "price": 1 }, { "PRICE": 2 }] });
+    for (path, found) in [
+        ("amount", None),
+        ("other", Some("Other")),
+        ("order.id", Some("Id")),
+        ("order.Id", None),
+        ("Order.Id", Some("order")),
+        ("items.*.price", Some("PRICE")),
+        ("items.0.price", None),
+        ("items.1.price", Some("PRICE")),
+        ("amount.x", None),
+        ("absent.x", None),
+    ] {
+        assert_eq!(lookalike(&value, path).as_deref(), found, "{path}");
     }
 }

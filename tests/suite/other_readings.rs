@@ -1,0 +1,118 @@
+//! Requests that Oncegate and a server behind it could read in two ways: names of fields with `_`, parts that name a
+//! method, members that differ in case.
+
+use oncegate_tests::{
+    agent::Ask,
+    conf::Conf,
+    provider::Provider,
+    sidecar::{Home, Sidecar},
+};
+
+use crate::shop::{DESK, TICKETS_PER_DAY, desk_conf, ticket};
+
+fn ask(sidecar: &Sidecar, ask: &Ask) -> oncegate_tests::answer::Answer {
+    sidecar.billing().ask(DESK, ask)
+}
+
+/// CGI, WSGI and PHP write `-` as `_`: the two spellings are one field to what runs behind them.
+#[test]
+fn a_field_in_its_other_spelling_is_the_same_field() {
+    let provider = Provider::tls(&[DESK]);
+    let key = "\n[secrets.KEY]\nfrom = { env = \"STRIPE_SECRET_KEY\" }\nallowed_hosts = [\"tickets.test\"]\n";
+    let mut conf = Conf::default().with(key).host(DESK, provider.addr());
+    conf.rest.push_str("credential = { header = \"X-Api-Key\", value = \"{{secret:KEY}}\" }\n");
+    let home = Home::new(&conf.with(&crate::shop::ticket_action("open-ticket", DESK)).with(TICKETS_PER_DAY));
+    let sidecar = home.serve();
+    for name in
+        ["X_HTTP_Method_Override", "x-http_method", "X_Method-Override", "X_Original_URL", "X_Rewrite_Url"]
+    {
+        for bare in [Ask::get("/v1/tickets"), Ask::json("/v1/tickets", &ticket("printer"))] {
+            ask(&sidecar, &bare.field(name, "DELETE")).assert_refused(403, "oncegate_ambiguous");
+        }
+    }
+    for name in ["Idempotency_Key", "Content_Type", "Content_Encoding"] {
+        let write = Ask::json("/v1/tickets", &ticket("printer")).field(name, "other");
+        ask(&sidecar, &write).assert_refused(403, "oncegate_ambiguous");
+    }
+    assert!(provider.record().requests().is_empty(), "{:?}", provider.record().requests());
+    // What ends here ends here in both spellings, and the place of the credential is ours in both.
+    let gone = ["Transfer_Encoding", "Content_Length", "Proxy_Authorization", "Keep_Alive", "X_Api_Key"];
+    for bare in [Ask::get("/v1/tickets"), Ask::json("/v1/tickets", &ticket("printer"))] {
+        let full = gone.iter().fold(bare, |ask, name| ask.field(name, "mine")).field("My_Own", "kept");
+        assert_eq!(ask(&sidecar, &full).status, 200);
+        let seen = provider.record().requests().pop().unwrap();
+        for name in gone {
+            assert_eq!(seen.head.field(name), None, "{name}: {seen:?}");
+        }
+        assert_eq!((seen.head.field("my_own"), seen.head.field("x-api-key").is_some()), (Some("kept"), true));
+    }
+}
+
+fn multipart(disposition: &str) -> Ask {
+    let body = format!(
+        "--b\r\nContent-Disposition: form-data; name=\"title\"\r\n\r\nprinter\r\n--b\r\n{disposition}\r\n\r\nDELETE\r\n--b--\r\n"
+    );
+    Ask::new("POST", "/v1/tickets").field("Content-Type", "multipart/form-data; boundary=b").body(body)
+}
+
+/// A part is a parameter like that of a form.
+#[test]
+fn a_body_that_names_a_method_is_refused() {
+    let provider = Provider::tls(&[DESK]);
+    let action = format!("[actions.open]\nmethod = \"POST\"\nurl = \"https://{DESK}/v1/tickets\"\n");
+    let home = Home::new(&Conf::default().host(DESK, provider.addr()).with(&action));
+    let sidecar = home.serve();
+    let parts = [
+        "Content-Disposition: form-data; name=\"_method\"",
+        "content-disposition:form-data;name=_method",
+        "X-Other: 1\r\nContent-Disposition: form-data;\r\n name=\"_method\"",
+        "Content-Disposition: form-data; name=\"_met\\hod\"",
+        "Content-Disposition: form-data; name*=UTF-8''%5Fmethod",
+    ];
+    for disposition in parts {
+        ask(&sidecar, &multipart(disposition)).assert_refused(403, "oncegate_ambiguous");
+    }
+    let json = Ask::json("/v1/tickets", r#"{"title":"printer","_method":"DELETE"}"#);
+    ask(&sidecar, &json).assert_refused(403, "oncegate_ambiguous");
+    assert!(provider.record().requests().is_empty());
+    let innocent = "Content-Disposition: form-data; name=\"file\"; filename=\"my_method.txt\"\r\n\r\n<input name=\"_method\">";
+    assert_eq!(ask(&sidecar, &multipart(innocent)).status, 200);
+}
+
+/// Many servers bind members whatever their case, and the last one wins.
+#[test]
+fn a_member_in_another_case_than_the_judged_one_is_refused() {
+    let provider = Provider::tls(&[DESK]);
+    let pay = r#"
+[actions.pay]
+method = "POST"
+url = "https://tickets.test/v1/pay"
+subject = "{{input.order.id}}"
+operation_key = "pay-{{input.nonce}}"
+impact = { dimension = "money", currency = "usd", amount = "input.amount" }
+idempotency = { body = "request_id", window = "24h" }
+when = [{ path = "input.kind", equals = "refund", absent = true }]
+"#;
+    let home = Home::new(&desk_conf(provider.addr()).with(pay));
+    let sidecar = home.serve();
+    let with = |more: &str| {
+        let body = format!(r#"{{"amount":1,"order":{{"id":"o1"}},"nonce":"n1","note":"a"{more}}}"#);
+        ask(&sidecar, &Ask::json("/v1/pay", &body))
+    };
+    for more in [
+        r#","Amount":99999"#,
+        r#","AMOUNT":null"#,
+        r#","Order":{"id":"o2"}"#,
+        r#","Nonce":"n2""#,
+        r#","Request_ID":"r""#,
+        r#","Kind":"refund""#,
+    ] {
+        with(more).assert_refused(403, "oncegate_ambiguous");
+    }
+    let inner = Ask::json("/v1/pay", r#"{"amount":1,"order":{"id":"o1","ID":"o2"},"nonce":"n1"}"#);
+    ask(&sidecar, &inner).assert_refused(403, "oncegate_ambiguous");
+    let query = Ask::json("/v1/pay?Amount=99999", r#"{"amount":1,"order":{"id":"o1"},"nonce":"n1"}"#);
+    ask(&sidecar, &query).assert_refused(403, "oncegate_ambiguous");
+    assert!(provider.record().requests().is_empty(), "{:?}", provider.record().requests());
+    assert_eq!(with(r#","Note":"b""#).status, 200, "what is not judged is the provider's own");
+}
