@@ -16,8 +16,7 @@ use crate::{
 const SINGLE: [&str; 6] =
     ["host", "content-length", "content-type", "content-encoding", "authorization", "idempotency-key"];
 /// Fields that never go on to the provider.
-const NEVER: [&str; 11] = [
-    "connection",
+const NEVER: [&str; 10] = [
     "keep-alive",
     "proxy-connection",
     "proxy-authorization",
@@ -229,6 +228,11 @@ impl Judging<'_> {
         for name in NEVER {
             self.must(sent.all(name).is_empty(), || format!("{name} went on"));
         }
+        // Behind a body that its server may leave unread nothing follows, and the server is told.
+        let body = !sent.body.is_empty() || !sent.all("transfer-encoding").is_empty();
+        let last = body && !["POST", "PUT", "PATCH"].contains(&sent.method.as_str());
+        let ours: &[&[u8]] = if last { &[b"close"] } else { &[] };
+        self.must(sent.all("connection") == ours, || format!("connection went on, or is not {ours:?}"));
         let named: Vec<String> = asked
             .all("connection")
             .iter()
