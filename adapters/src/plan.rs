@@ -34,14 +34,20 @@ impl Request<'_> {
     /// Those of these headers that are there, each with its one value.
     ///
     /// # Errors
-    /// One that is empty, or there more than once: who reads it may read another one than we do.
+    /// One that is empty, or there more than once, also with `_` for `-`, which CGI and WSGI take for the same: who reads
+    /// it may read another one than we do.
     pub(crate) fn scope(&self, names: &[impl AsRef<str>]) -> Result<Vec<(String, String)>, Refusal> {
         let refused = |name: &str, what| {
             let sentence = format!("The header {name} {what}. Nothing was sent.");
             Refusal::new(Code::Ambiguous, sentence)
         };
+        let folded = |name: &str| name.replace('_', "-");
         let mut scope = Vec::new();
         for name in names.iter().map(AsRef::as_ref) {
+            let alike = |there: &str| there.len() == name.len() && folded(there) == folded(name);
+            if self.headers.iter().any(|(there, _)| there != name && alike(there)) {
+                return Err(refused(name, "was sent in another spelling"));
+            }
             let mut values = self.header_values(name);
             if let Some(value) = values.next() {
                 // Counted as an account of no name, it would slip past every limit of the real one.

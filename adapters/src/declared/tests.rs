@@ -62,6 +62,8 @@ fn headers_that_were_declared_make_another_request() {
     assert_eq!(planned(&both), Ok(vec![kept("x-region", "eu"), kept("x-tenant", "two")]));
     assert_eq!(planned(&[("x-tenant", " ")]), Err(Code::Ambiguous));
     assert_eq!(planned(&[("x-tenant", "one"), ("x-tenant", "one")]), Err(Code::Ambiguous));
+    assert_eq!(planned(&[("x_tenant", "two")]), Err(Code::Ambiguous));
+    assert_eq!(planned(&[("x-tenant", "one"), ("x_tenant", "two")]), Err(Code::Ambiguous));
 }
 
 #[test]
