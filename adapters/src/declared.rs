@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use crate::built::{Built, is_header_text};
 use crate::look::{Look, LookStep, Memory};
+use crate::own_marks;
 use crate::plan::{Marks, Plan, Planned, Prepared, Request};
 
 /// Where a provider reads its idempotency key.
@@ -95,6 +96,7 @@ impl Declared {
             effect_key: Some(marks.provider_key),
             response: None,
         };
+        own_marks::only_of(marks.effect_id, &self.url.authority().host, request)?;
         let key_header = self.key_header();
         let mut headers = Vec::new();
         for (name, template) in &self.headers {

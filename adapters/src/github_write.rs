@@ -18,6 +18,7 @@ use serde_json::Value;
 use crate::built::{Built, plain_header};
 use crate::declared::Declared;
 use crate::look::{Look, LookStep, Memory};
+use crate::own_marks;
 use crate::plan::{Marks, Plan, Planned, Prepared, Request, bounded_subject};
 use shape::Shape;
 
@@ -68,6 +69,8 @@ impl GithubWrite {
         if self.marks() || request.input.get("body").is_some_and(Value::is_string) {
             unmarked_text(request.input)?;
         }
+        // A merge's message becomes a commit's, among which a file's are looked for by their trailer.
+        own_marks::no_trailer(request.input, None)?;
         let plan = self.route.try_plan(request)?;
         let path = self.path(request.input);
         path.as_deref().map_or(Ok(()), plain_names)?;

@@ -14,6 +14,7 @@ mod github;
 pub mod github_file;
 pub mod github_write;
 mod look;
+mod own_marks;
 mod plan;
 mod read_back;
 pub mod resend_email;

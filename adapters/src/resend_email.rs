@@ -23,12 +23,13 @@ pub(crate) use build::input_schema;
 
 use crate::built::Built;
 use crate::look::{Look, LookStep, Memory};
+use crate::own_marks;
 use crate::plan::{Marks, Plan, Planned, Prepared, Request};
 use message::Message;
 
 /// The tag that carries the effect's id: letters, digits, underscores and dashes may stand in one
 /// (<https://resend.com/docs/dashboard/emails/tags>).
-pub(crate) const TAG: &str = "oncegate_effect";
+const TAG: &str = own_marks::MARK;
 /// Resend's idempotency header, lower case.
 pub(crate) const KEY_HEADER: &str = "idempotency-key";
 /// Before the effect's id in `User-Agent`: a product token (RFC 9110 section 10.1.5).
@@ -73,9 +74,7 @@ impl ResendEmail {
                 "A mail's parameters belong in its body; the query must be empty. Nothing was sent.";
             return Err(Refusal::new(Code::Ambiguous, sentence));
         }
-        if request.header_values(AGENT_HEADER).any(|value| value.contains(&agent_mark("eff_"))) {
-            return Err(invalid("An effect's id in User-Agent is set by Oncegate and may not be sent"));
-        }
+        own_marks::no_agent(request, None)?;
         own_tags(request.input)?;
         let message = Message::of(request.input)?;
         Ok(Plan {
@@ -123,7 +122,7 @@ impl ResendEmail {
     }
 }
 
-fn agent_mark(effect_id: &str) -> String {
+pub(crate) fn agent_mark(effect_id: &str) -> String {
     format!("{AGENT_TOKEN}{effect_id}")
 }
 

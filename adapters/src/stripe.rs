@@ -14,14 +14,16 @@ use serde_json::{Map, Value};
 
 use crate::built::{is_header_text, plain_header};
 use crate::form_body;
+use crate::look::Memory;
+use crate::own_marks::{self, MARK};
 use crate::plan::{Marks, Prepared, Request};
 
-/// The metadata member that carries the effect's id.
-pub(crate) const MARK: &str = "oncegate_effect";
 /// Stripe's idempotency header, lower case.
 pub(crate) const KEY_HEADER: &str = "idempotency-key";
 /// Keys may be forgotten once they are 24 hours old (<https://docs.stripe.com/api/idempotent_requests>).
 pub(crate) const REPLAY_WINDOW_MS: u64 = 24 * 60 * 60 * 1000;
+/// How long before the dispatch an object may have been made: two clocks never quite agree.
+const CLOCK_SKEW_S: i64 = 5 * 60;
 /// Version 1 takes forms only (<https://docs.stripe.com/api>).
 pub(crate) const FORM: &str = "application/x-www-form-urlencoded";
 /// Headers that say where and as what version a request is done: they make it another request, and a read has to
@@ -65,17 +67,28 @@ pub(crate) fn plain_names(input: &Value) -> Result<(), Refusal> {
     }
 }
 
-/// The effect's mark needs `metadata` to be an object, and to be the only one of its name.
+/// No request moves a mark or takes one away, at whatever endpoint: an object that another effect made carries it there.
 pub(crate) fn no_mark_of_its_own(input: &Value) -> Result<(), Refusal> {
+    own_marks::no_member(input, None)?;
+    whole_metadata(input)
+}
+
+/// `metadata` is an object: anything else clears what an object has (<https://docs.stripe.com/api/metadata>), and the
+/// effect's mark goes into one.
+fn whole_metadata(input: &Value) -> Result<(), Refusal> {
     match input.get("metadata") {
-        None | Some(Value::Null) => Ok(()),
-        Some(Value::Object(members)) if members.contains_key(MARK) => {
-            Err(invalid(format!("metadata[{MARK}] is set by Oncegate and may not be sent")))
-        }
-        Some(Value::Object(_)) => Ok(()),
+        None | Some(Value::Null | Value::Object(_)) => Ok(()),
         Some(Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => {
             Err(invalid("metadata must be an object; Oncegate marks what it sends in it"))
         }
+    }
+}
+
+/// Of a declared route: what is in the body is known, and it clears no marks.
+pub(crate) fn can_be_read(request: &Request<'_>) -> Result<(), Refusal> {
+    match request.body_kind {
+        BodyKind::Empty | BodyKind::Form | BodyKind::Json => whole_metadata(request.input),
+        BodyKind::Opaque => Err(invalid("Stripe must be asked with a form or JSON")),
     }
 }
 
@@ -101,12 +114,11 @@ pub(crate) fn prepare(
         BodyKind::Json => form_body::encode(&members(request.body)?).map_err(invalid)?,
         BodyKind::Opaque => return Err(invalid("Stripe must be asked with a form or JSON")),
     };
-    let body = if in_metadata {
-        // Checked again where the mark is set: two of them, or a cleared `metadata`, and it is never found.
-        no_mark_of_its_own(request.input)?;
-        form::append(&body, &format!("metadata[{MARK}]"), marks.effect_id)
-    } else {
-        body
+    // Checked again where the mark is set: two of them, or a cleared `metadata`, and it is never found.
+    no_mark_of_its_own(request.input)?;
+    let body = match in_metadata {
+        true => form::append(&body, &format!("metadata[{MARK}]"), marks.effect_id),
+        false => body,
     };
     let headers = vec![
         ("content-type".to_owned(), FORM.to_owned()),
@@ -151,6 +163,23 @@ pub(crate) fn credential_fits(live: bool, credential: &str) -> bool {
 /// The effect that an object was marked with.
 pub(crate) fn mark(object: &Value) -> Option<&str> {
     object.get("metadata")?.get(MARK)?.as_str()
+}
+
+/// The earliest `created` of what an effect made, in seconds since 1970.
+pub(crate) fn since(memory: &Memory<'_>) -> i64 {
+    memory.sent_at_ms / 1000 - CLOCK_SKEW_S
+}
+
+/// Whether a listed object can be what an effect made: it carries its mark, was made after the dispatch, and is about the
+/// amount that was asked, if one was. Anybody with a key can write the mark into an older object, or into another.
+pub(crate) fn is_made_by(memory: &Memory<'_>, object: &Value) -> bool {
+    let made = object.get("created").and_then(Value::as_i64).is_some_and(|made| made >= since(memory));
+    let asked = memory.input.get("amount").filter(|asked| !asked.is_null());
+    let amount = |value: &Value| json::amount(value).ok();
+    let same = asked.is_none_or(|asked| {
+        amount(asked).is_some() && amount(asked) == object.get("amount").and_then(amount)
+    });
+    mark(object) == Some(memory.effect_id) && made && same
 }
 
 /// One page of a list (<https://docs.stripe.com/api/pagination>).

@@ -46,9 +46,8 @@ impl StripeWrite {
         stripe::only_expand_in_the_query(request)?;
         let scope = stripe::scope(request)?;
         stripe::plain_names(request.input)?;
-        if self.shape().takes_metadata() {
-            stripe::no_mark_of_its_own(request.input)?;
-        }
+        // Where no mark of ours goes, too: `/v1/refunds/re_1` changes what another effect made.
+        stripe::no_mark_of_its_own(request.input)?;
         if let Some((Dimension::Money { currency }, _, _)) = &self.route.impact {
             // Counted in another currency, it would slip past every limit of this one.
             stripe::same_currency(request.input, currency)?;

@@ -1,6 +1,7 @@
 """Two providers: refunds, and tickets."""
 
 import json
+import time
 import urllib.parse
 
 from provider import Provider, document
@@ -45,7 +46,8 @@ class Stripe(Provider):
         if key in self._by_key:
             return self._by_key[key]
         metadata = {name[len("metadata["):-1]: value for name, value in form.items() if name.startswith("metadata[")}
-        refund = {"id": f"re_{len(self._by_key) + 1}", "object": "refund", "amount": int(form.get("amount", self.PAID)),
+        refund = {"id": f"re_{len(self._by_key) + 1}", "object": "refund", "created": int(time.time()),
+                  "amount": int(form.get("amount", self.PAID)),
                   "currency": "usd", "payment_intent": form.get("payment_intent"), "charge": "ch_of_the_payment",
                   "metadata": metadata, "reason": form.get("reason"), "status": "succeeded"}
         self.refunds.append(refund)

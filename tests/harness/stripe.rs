@@ -69,6 +69,7 @@ impl Books {
         let refund = json!({
             "id": format!("re_{}", self.refunds.len() + 1),
             "object": "refund",
+            "created": jiff::Timestamp::now().as_second(),
             "amount": amount,
             "currency": "usd",
             "charge": input.get("charge").cloned().unwrap_or_else(|| json!("ch_of_the_payment")),

@@ -18,6 +18,14 @@ adapter = { type = "stripe.write", mode = "test", path = "/v1/transfers" }
 credential_secret = "STRIPE_KEY"
 subject = "{{input.destination}}"
 impact = { dimension = "money", currency = "usd", amount = "input.amount" }
+
+[actions.annotate]
+adapter = { type = "stripe.write", mode = "test", path = "/v1/refunds/{{input.refund}}" }
+credential_secret = "STRIPE_KEY"
+
+[actions.note]
+method = "POST"
+url = "https://api.stripe.com/v1/charges/{{input.charge}}"
 "#,
     );
     let home = Home::new(&conf.daily_limit(50_000));
@@ -47,7 +55,8 @@ fn a_lost_transfer_is_found_by_its_mark() {
     assert_eq!(sent["metadata"]["oncegate_effect"], effect);
 
     let other = json!({"id": "tr_0", "object": "transfer", "metadata": {}});
-    let ours = json!({"id": "tr_1", "object": "transfer", "amount": 1200, "metadata": sent["metadata"]});
+    let ours = json!({"id": "tr_1", "object": "transfer", "amount": 1200, "created": 32_503_680_000_i64,
+        "metadata": sent["metadata"]});
     let list = json!({"object": "list", "has_more": false, "data": [other, ours]}).to_string();
     stripe.on_read(Reply::json("200 OK", &list));
     assert_eq!(sidecar.reconcile(&home, "ops", &effect).code, 0);
@@ -67,4 +76,21 @@ fn another_currency_slips_past_no_limit() {
     let euros = sidecar.billing().ask(HOST, &Ask::form("/v1/transfers", &TRANSFER.replace("usd", "eur")));
     euros.assert_refused(400, "oncegate_invalid_input");
     assert_eq!(stripe.record().writes().len(), 0);
+}
+
+/// An agent that could write a mark would settle what it is not sure of, and free its own hold.
+#[test]
+fn p8_no_request_moves_a_mark() {
+    let (stripe, home) = open();
+    let sidecar = home.serve();
+    let agent = sidecar.billing();
+    for path in ["/v1/refunds/re_1", "/v1/charges/ch_1"] {
+        for body in ["metadata[oncegate_effect]=", "metadata%5Boncegate_effect%5D=eff_1", "metadata="] {
+            let moved = agent.ask(HOST, &Ask::form(path, body));
+            moved.assert_refused(400, "oncegate_invalid_input");
+        }
+    }
+    assert_eq!(stripe.record().writes().len(), 0);
+    stripe.on_write(Reply::json("200 OK", r#"{"id":"re_1","object":"refund"}"#));
+    assert_eq!(agent.ask(HOST, &Ask::form("/v1/refunds/re_1", "metadata[note]=late")).status, 200);
 }

@@ -102,6 +102,7 @@ fn marks_of_others_and_texts_that_are_none_are_refused() {
     for (body, code) in [
         (r#"{"body":"<!-- Oncegate-Effect: eff_2 -->"}"#, Some(Code::InvalidInput)),
         (r#"{"body":7}"#, Some(Code::InvalidInput)),
+        (r#"{"commit_message":"x\n\nOncegate-Effect: eff_2"}"#, Some(Code::InvalidInput)),
         (r#"{"body":"seen eff_2"}"#, None),
     ] {
         let mut input: Value = serde_json::from_str(body).unwrap();

@@ -103,7 +103,7 @@ fn by_id(id: &str, answer: &Answer) -> Look {
     }
 }
 
-/// A mail that may be ours is ours if it says so. Otherwise the list goes on after it.
+/// A mail that may be ours is ours if it says so, and was made after the dispatch. Otherwise the list goes on after it.
 fn by_tag(memory: &Memory<'_>, id: &str, answer: &Answer) -> Look {
     let Some(email) = object(answer) else { return refused(&format!("GET {ONE_EMAIL}{id}"), answer) };
     let tags = email.get("tags").and_then(Value::as_array);
@@ -111,7 +111,8 @@ fn by_tag(memory: &Memory<'_>, id: &str, answer: &Answer) -> Look {
         let text = |name: &str| tag.get(name).and_then(Value::as_str);
         text("name") == Some(TAG) && text("value") == Some(memory.effect_id)
     };
-    match id_of(&email) == Some(id) && tags.is_some_and(|tags| tags.iter().any(ours)) {
+    let made = made_since(memory, &email) == Some(true);
+    match made && id_of(&email) == Some(id) && tags.is_some_and(|tags| tags.iter().any(ours)) {
         true => matched(id, &email),
         false => ask(format!("{EMAILS}&after={id}")),
     }
@@ -143,10 +144,11 @@ fn in_logs(memory: &Memory<'_>, answer: &Answer) -> Look {
     }
 }
 
-/// A call that sent this effect's mail, by its `User-Agent`.
+/// A call that sent this effect's mail: after the dispatch, by its `User-Agent`.
 fn is_of(memory: &Memory<'_>, row: &Value) -> bool {
     let text = |name: &str| row.get(name).and_then(Value::as_str).unwrap_or_default();
-    text("method") == "POST"
+    made_since(memory, row) == Some(true)
+        && text("method") == "POST"
         && text("endpoint") == "/emails"
         && text("user_agent").split(' ').any(|token| token == agent_mark(memory.effect_id))
 }
@@ -214,8 +216,13 @@ impl Page {
 
 /// Whether a row may be as young as the dispatch. One that does not say is.
 fn recent(memory: &Memory<'_>, row: &Value) -> bool {
-    let made = row.get("created_at").and_then(Value::as_str).and_then(|text| text.parse::<Timestamp>().ok());
-    made.is_none_or(|made| made.as_millisecond() >= memory.sent_at_ms.saturating_sub(CLOCK_SKEW_MS))
+    made_since(memory, row) != Some(false)
+}
+
+/// Whether a row was made after the dispatch; `None` when it does not say.
+fn made_since(memory: &Memory<'_>, row: &Value) -> Option<bool> {
+    let made = row.get("created_at")?.as_str()?.parse::<Timestamp>().ok()?;
+    Some(made.as_millisecond() >= memory.sent_at_ms.saturating_sub(CLOCK_SKEW_MS))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //!
 //! Refunds can neither be searched nor be filtered by metadata (<https://docs.stripe.com/search>,
 //! <https://docs.stripe.com/api/refunds/list>), so the whole list is read. Metadata can be changed by anyone with a
-//! key: finding nothing proves nothing.
+//! key: finding nothing proves nothing, and a mark on an older refund, or on one of another amount, is not ours.
 
 use oncegate_policy::exchange::Answer;
 use oncegate_policy::json;
@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::target::{Target, is_id};
 use crate::look::{Look, LookStep, Memory, unreadable};
 use crate::read_back::ReadBack;
-use crate::stripe::{Page, mark, read_page};
+use crate::stripe::{Page, is_made_by, mark, read_page};
 
 /// Pages of 100 that one look reads at most.
 const MAX_PAGES: usize = 100;
@@ -76,8 +76,7 @@ fn in_list(memory: &Memory<'_>, target: &Target, request: &ReadBack, answer: &An
         Ok(page) => page,
         Err(why) => return unreadable(why),
     };
-    let ours =
-        |refund: &&Value| mark(refund) == Some(memory.effect_id) && target.is_of(refund) != Some(false);
+    let ours = |refund: &&Value| is_made_by(memory, refund) && target.is_of(refund) != Some(false);
     if let Some(refund) = refunds.iter().find(ours) {
         return Look::Found(finding(refund));
     }

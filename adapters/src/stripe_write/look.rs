@@ -14,12 +14,10 @@ use serde_json::Value;
 use super::shape::{Kind, Shape};
 use crate::look::{Look, LookStep, Memory, unreadable};
 use crate::read_back::ReadBack;
-use crate::stripe::{Page, mark, read_page};
+use crate::stripe::{Page, is_made_by, mark, read_page, since};
 
 /// Pages of 100 that one look reads at most.
 const MAX_PAGES: usize = 100;
-/// Lists go back to this long before the dispatch: two clocks never quite agree.
-const CLOCK_SKEW_S: i64 = 5 * 60;
 /// Stripe's ids are at most 255 characters (<https://docs.stripe.com/upgrades>).
 const MAX_ID: usize = 255;
 
@@ -94,7 +92,7 @@ fn first_page(kind: Kind, memory: &Memory<'_>) -> String {
         }
     }
     if kind.by_time {
-        path.push_str(&format!("&created[gte]={}", memory.sent_at_ms / 1000 - CLOCK_SKEW_S));
+        path.push_str(&format!("&created[gte]={}", since(memory)));
     }
     path
 }
@@ -104,7 +102,7 @@ fn in_list(kind: Kind, memory: &Memory<'_>, request: &str, answer: &Answer, page
         Ok(page) => page,
         Err(why) => return unreadable(why),
     };
-    if let Some(ours) = objects.iter().find(|object| mark(object) == Some(memory.effect_id)) {
+    if let Some(ours) = objects.iter().find(|object| is_made_by(memory, object)) {
         return finding(kind, memory, ours);
     }
     let Some(last) = next else {

@@ -57,7 +57,24 @@ fn a_plan_is_as_declared_with_stripe_s_key() {
         ("transfers", "destination=a&amount=1&metadata[oncegate_effect]=eff_2", Some(Code::InvalidInput)),
         ("transfers", "destination=a&amount=1&Amount=2", Some(Code::Ambiguous)),
         ("transfers", "destination=a&amount=1&metadata=", Some(Code::InvalidInput)),
-        ("topups", "destination=a&amount=1&metadata=", None),
+        // Where no mark goes, too: these change what another effect made.
+        ("refunds/{{input.refund}}", "destination=a&amount=1&metadata=", Some(Code::InvalidInput)),
+        (
+            "refunds/{{input.refund}}",
+            "destination=a&amount=1&metadata[oncegate_effect]=",
+            Some(Code::InvalidInput),
+        ),
+        (
+            "refunds/{{input.refund}}",
+            "destination=a&amount=1&metadata[oncegate_effect]=eff_2",
+            Some(Code::InvalidInput),
+        ),
+        (
+            "checkout/sessions",
+            "destination=a&amount=1&payment_intent_data[metadata][oncegate_effect]=eff_2",
+            Some(Code::InvalidInput),
+        ),
+        ("refunds/{{input.refund}}", "destination=a&amount=1&metadata[note]=", None),
     ] {
         let input = form(body);
         let refused = write(path).try_plan(&request(BodyKind::Form, body, &input)).err();
@@ -187,7 +204,7 @@ fn what_is_asked_first() {
 
 #[test]
 fn the_mark_decides_and_then_the_object_s_own_state() {
-    let object = |id: &str, mark: &str, status: &str| json!({"id": id, "status": status, "metadata": {"oncegate_effect": mark}});
+    let object = |id: &str, mark: &str, status: &str| json!({"id": id, "status": status, "created": 1_774_877_934, "metadata": {"oncegate_effect": mark}});
     let list = |objects: &[Value], more: bool| json!({"object": "list", "data": objects, "has_more": more});
     let ours = |status: &str| list(&[object("x_0", "eff_2", "paid"), object("x_1", "eff_1", status)], false);
     let page = |path: &str| format!("/v1/{path}?limit=100&{SINCE}");
@@ -212,6 +229,21 @@ fn the_mark_decides_and_then_the_object_s_own_state() {
             "{path} {body}"
         );
     }
+    // A mark that was moved to an older object, or to one of another amount.
+    for (asked, created, amount, found) in [
+        (1200, 1_774_877_934, 1200, "failed"),
+        (1200, 1_774_877_933, 1200, "no match"),
+        (1200, 1_774_877_934, 1, "no match"),
+    ] {
+        let mut payout = object("po_1", "eff_1", "failed");
+        payout["created"] = created.into();
+        payout["amount"] = amount.into();
+        let listed = list(&[payout], false);
+        let asked = json!({"amount": asked});
+        let seen = looked(&write("payouts"), &asked, None, Some((&page("payouts"), 200, &listed)));
+        assert_eq!(seen, found, "{created} {amount}");
+    }
+
     let at_once = json!({"confirm": "true"});
     let waits = ours("requires_payment_method");
     let seen =

@@ -14,6 +14,10 @@ const MARK: &str = "oncegate_effect";
 /// Looks may have to wait so long before a write is listed, at most.
 const LAG_MS_MAX: usize = 10 * 60_000;
 
+/// When everything was made, in seconds since 1970: later than any dispatch. The sidecar's clock jumps, and that an older
+/// record is not taken for an effect's is tried elsewhere.
+const CREATED: i64 = 32_503_680_000;
+
 /// One operation that the provider has a record of.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
@@ -293,6 +297,7 @@ fn object(at: usize, entry: &Entry) -> Value {
     json!({
         "id": format!("re_{at}"),
         "object": "refund",
+        "created": CREATED,
         "ref": entry.effect,
         "order": entry.order,
         "amount": entry.amount,

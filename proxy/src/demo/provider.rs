@@ -5,6 +5,7 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::clock::Clock;
 use crate::task;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
@@ -161,6 +162,7 @@ impl State {
         let refund = json!({
             "id": format!("re_demo_{number:04}"),
             "object": "refund",
+            "created": Clock::System.now().0 / 1000,
             "amount": amount,
             "currency": "usd",
             "payment_intent": form["payment_intent"],

@@ -82,6 +82,8 @@ fn the_log_of_the_call_is_found_by_its_user_agent() {
     let other = log("l2", "resend-node:6.38.0 oncegate/eff_12", 200, SENT_AT);
     let refused = log("l3", "oncegate/eff_1", 422, SENT_AT);
     let old = log("l4", "curl/8", 200, OLD);
+    let mut undated = ours.clone();
+    undated["created_at"] = json!(null);
     let mut read = ours.clone();
     read["method"] = json!("GET");
     for (status, body, next) in [
@@ -89,6 +91,8 @@ fn the_log_of_the_call_is_found_by_its_user_agent() {
         (200, list(&[refused.clone(), ours.clone()], false), "ask /logs/l1"),
         (200, list(&[read], false), "no match"),
         (200, list(&[refused], false), "no match"),
+        (200, list(&[log("l5", "oncegate/eff_1", 200, OLD)], false), "no match"),
+        (200, list(&[undated], false), "no match"),
         (200, list(std::slice::from_ref(&other), true), "ask /logs?limit=100&after=l2"),
         (200, list(&[other.clone(), old], true), "no match"),
         (200, list(&[], false), "no match"),
@@ -139,6 +143,8 @@ fn without_logs_only_a_mail_that_shows_the_tag_is_a_match() {
         let mut email = candidate.clone();
         email["tags"] = tags;
         assert_eq!(after(None, "/emails/e1", 200, &email), next, "{email}");
+        email["created_at"] = json!(OLD);
+        assert_eq!(after(None, "/emails/e1", 200, &email), "ask /emails?limit=100&after=e1", "{email}");
     }
 }
 

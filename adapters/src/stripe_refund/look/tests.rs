@@ -3,19 +3,25 @@ use serde_json::json;
 use super::*;
 
 const HEADERS: [(&str, &str); 2] = [("stripe-account", "acct_2"), ("stripe-version", "v1")];
+/// 2026-03-30T13:43:54Z, and the same in seconds.
+const SENT_AT_MS: i64 = 1_774_878_234_000;
+const SENT_AT: i64 = SENT_AT_MS / 1000;
 const LIST: &str = "/v1/refunds?payment_intent=pi_1&limit=100";
 
 /// One look at `payment_intent=pi_1` for `eff_1`.
 fn step(response: Option<&Value>, step: LookStep<'_>) -> Look {
+    step_of(&json!({"payment_intent": "pi_1"}), response, step)
+}
+
+fn step_of(input: &Value, response: Option<&Value>, step: LookStep<'_>) -> Look {
     let headers = HEADERS.map(|(name, value)| (name.to_owned(), value.to_owned()));
-    let input = json!({"payment_intent": "pi_1"});
     let memory = Memory {
         effect_id: "eff_1",
         provider_key: "key-1",
-        input: &input,
+        input,
         headers: &headers,
         response,
-        sent_at_ms: 0,
+        sent_at_ms: SENT_AT_MS,
     };
     look(&memory, step)
 }
@@ -44,7 +50,8 @@ fn short(look: &Look) -> String {
 
 fn refund(id: &str, mark: Option<&str>, status: &str) -> Value {
     let metadata = mark.map_or(json!({}), |mark| json!({"oncegate_effect": mark}));
-    json!({"id": id, "object": "refund", "status": status, "payment_intent": "pi_1", "metadata": metadata})
+    json!({"id": id, "object": "refund", "status": status, "payment_intent": "pi_1", "metadata": metadata,
+        "created": SENT_AT, "amount": 12000})
 }
 
 fn list(refunds: &[Value], has_more: bool) -> Value {
@@ -135,6 +142,40 @@ fn the_list_of_refunds() {
         (500, list(&[ours], false), "unreadable"),
     ] {
         assert_eq!(short(&after(LIST, status, &body, 1)), found, "{status} {body}");
+    }
+}
+
+/// An agent that can write the mark into a refund of its own must not settle another with it.
+#[test]
+fn a_mark_that_was_moved_settles_nothing() {
+    let moved = |member: &str, value: Value, status: &str| {
+        let mut refund = refund("re_1", Some("eff_1"), status);
+        refund[member] = value;
+        list(&[refund], false)
+    };
+    let request = ReadBack::get(LIST.to_owned(), vec![]).unwrap();
+    let seen = |asked: &Value, body: &Value| {
+        let answer =
+            Answer { status: 200, reason: None, headers: vec![], body: body.to_string().into_bytes() };
+        short(&step_of(asked, None, LookStep::Next { request: &request, answer: &answer, page: 1 }))
+    };
+    let whole = json!({"payment_intent": "pi_1"});
+    let asked = json!({"payment_intent": "pi_1", "amount": "12000"});
+    for (input, member, value, ours) in [
+        (&asked, "amount", json!(12000), true),
+        (&asked, "amount", json!(1), false),
+        (&asked, "amount", Value::Null, false),
+        (&whole, "amount", json!(1), true),
+        (&asked, "created", json!(SENT_AT - 300), true),
+        (&asked, "created", json!(SENT_AT - 301), false),
+        (&whole, "created", json!(SENT_AT - 301), false),
+        (&whole, "created", Value::Null, false),
+        (&whole, "created", json!("2999"), false),
+    ] {
+        for (status, word) in [("succeeded", "matched re_1"), ("failed", "failed re_1")] {
+            let found = seen(input, &moved(member, value.clone(), status));
+            assert_eq!(found, if ours { word } else { "no match" }, "{input} {member} {value} {status}");
+        }
     }
 }
 

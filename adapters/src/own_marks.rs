@@ -1,0 +1,165 @@
+//! Marks are set by Oncegate alone. One that an agent wrote, moved or took away itself would be found in the place of what
+//! was lost: it could free its own hold, or settle what it is not sure of (P8). So no request may name one, whichever
+//! action it belongs to.
+
+use oncegate_policy::refusal::{Code, Refusal};
+use serde_json::Value;
+
+use crate::github_file::TRAILER;
+use crate::plan::Request;
+use crate::resend_email::agent_mark;
+use crate::stripe;
+
+/// Stripe's metadata member, and the name of Resend's tag.
+pub(crate) const MARK: &str = "oncegate_effect";
+/// How every effect's id begins.
+const ANY_EFFECT: &str = "eff_";
+
+const STRIPE: &str = "api.stripe.com";
+const RESEND: &str = "api.resend.com";
+const GITHUB: &str = "api.github.com";
+
+/// Of a request that an operator's own rules make: it may carry this very effect's marks, which a template may set and
+/// nobody can know before.
+pub(crate) fn only_of(effect_id: &str, host: &str, request: &Request<'_>) -> Result<(), Refusal> {
+    no_member(request.input, Some(effect_id))?;
+    match host {
+        STRIPE => stripe::can_be_read(request),
+        RESEND => no_agent(request, Some(effect_id)),
+        GITHUB => no_trailer(request.input, Some(effect_id)),
+        _ => Ok(()),
+    }
+}
+
+/// No member of the mark's name at any depth, and no tag of that name. `own` is the one effect that may be named.
+pub(crate) fn no_member(value: &Value, own: Option<&str>) -> Result<(), Refusal> {
+    let is_own = |marked: Option<&Value>| own.is_some() && marked.and_then(Value::as_str) == own;
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Ok(()),
+        Value::Array(items) => items.iter().try_for_each(|item| no_member(item, own)),
+        Value::Object(members) => {
+            let tag = members.get("name").and_then(Value::as_str) == Some(MARK);
+            if tag && !is_own(members.get("value")) {
+                return Err(invalid(format!("The tag {MARK}")));
+            }
+            members.iter().try_for_each(|(name, member)| {
+                match name.to_ascii_lowercase().contains(MARK) && !is_own(Some(member)) {
+                    true => Err(invalid(format!("metadata[{MARK}]"))),
+                    false => no_member(member, own),
+                }
+            })
+        }
+    }
+}
+
+/// No effect's id in `User-Agent`, as Resend's logs show it.
+pub(crate) fn no_agent(request: &Request<'_>, own: Option<&str>) -> Result<(), Refusal> {
+    let own = own.map(agent_mark);
+    let marks = |token: &str| token.contains(&agent_mark(ANY_EFFECT)) && Some(token) != own.as_deref();
+    match request.header_values("user-agent").flat_map(|value| value.split(' ')).any(marks) {
+        true => Err(invalid("An effect's id in User-Agent")),
+        false => Ok(()),
+    }
+}
+
+/// No mark of GitHub's in any text: a commit's trailer and the comment below an issue begin alike.
+pub(crate) fn no_trailer(value: &Value, own: Option<&str>) -> Result<(), Refusal> {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => Ok(()),
+        Value::String(text) => {
+            let begin = format!("{TRAILER}:").to_ascii_lowercase();
+            let text = text.to_ascii_lowercase();
+            let own = own.map(|own| format!("{begin} {}", own.to_ascii_lowercase()));
+            let left = own.map_or(text.clone(), |own| text.replace(&own, ""));
+            match left.contains(&begin) {
+                true => Err(invalid(format!("The mark {TRAILER}"))),
+                false => Ok(()),
+            }
+        }
+        Value::Array(items) => items.iter().try_for_each(|item| no_trailer(item, own)),
+        Value::Object(members) => members.values().try_for_each(|member| no_trailer(member, own)),
+    }
+}
+
+fn invalid(what: impl std::fmt::Display) -> Refusal {
+    let sentence = format!("{what} is set by Oncegate and may not be sent. Nothing was sent.");
+    Refusal::new(Code::InvalidInput, sentence)
+}
+
+#[cfg(test)]
+mod tests {
+    use oncegate_policy::body::{self, BodyKind};
+    use serde_json::json;
+
+    use super::*;
+
+    fn refused(host: &str, content_type: &str, body: &str, agent: &str) -> Option<Code> {
+        let (body_kind, input) = body::read(Some(content_type), body.as_bytes()).unwrap();
+        let headers = [("user-agent".to_owned(), agent.to_owned())];
+        let body = body.as_bytes();
+        let request =
+            Request { method: "POST", headers: &headers, query: &[], body_kind, body, input: &input };
+        only_of("eff_1", host, &request).err().map(|refusal| refusal.code)
+    }
+
+    #[test]
+    fn no_request_carries_another_effects_mark() {
+        const FORM: &str = "application/x-www-form-urlencoded";
+        const JSON: &str = "application/json";
+        let no = Some(Code::InvalidInput);
+        for (host, content_type, body, code) in [
+            ("shop.example", FORM, "metadata[oncegate_effect]=", no),
+            ("shop.example", FORM, "metadata%5Boncegate_effect%5D=eff_2", no),
+            ("shop.example", FORM, "metadata[oncegate_effect][]=eff_1", no),
+            ("shop.example", FORM, "metadata[oncegate_effect]=eff_1", None),
+            ("shop.example", JSON, r#"{"metadata":{"oncegate_effect":null}}"#, no),
+            ("shop.example", JSON, r#"{"metadata":{"Oncegate_Effect ":"x"}}"#, no),
+            ("shop.example", JSON, r#"{"metadata[oncegate_effect]":"eff_2"}"#, no),
+            ("shop.example", JSON, r#"{"payment_intent_data":{"metadata":{"oncegate_effect":"eff_2"}}}"#, no),
+            ("shop.example", JSON, r#"{"tags":[{"name":"oncegate_effect","value":"eff_2"}]}"#, no),
+            ("shop.example", JSON, r#"{"tags":[{"name":"oncegate_effect","value":"eff_1"}]}"#, None),
+            ("shop.example", JSON, r#"{"text":"see oncegate_effect","metadata":""}"#, None),
+            ("shop.example", JSON, r#"{"text":"Oncegate-Effect: eff_2"}"#, None),
+            ("shop.example", "text/plain", "metadata[oncegate_effect]=", None),
+            (STRIPE, FORM, "metadata=", no),
+            (STRIPE, FORM, "metadata[a]=b", None),
+            (STRIPE, "text/plain", "metadata[oncegate_effect]=", no),
+            (GITHUB, JSON, r#"{"message":"x\n\nOncegate-effect: eff_2"}"#, no),
+            (GITHUB, JSON, r#"{"files":[{"text":"<!-- oncegate-effect:eff_1 -->"}]}"#, no),
+            (GITHUB, JSON, r#"{"message":"x\n\nOncegate-Effect: eff_1"}"#, None),
+        ] {
+            assert_eq!(refused(host, content_type, body, "curl/8"), code, "{host} {body}");
+        }
+        for (host, agent, code) in [
+            (RESEND, "curl/8 oncegate/eff_2", no),
+            (RESEND, "oncegate/eff_1x", no),
+            (RESEND, "curl/8 oncegate/eff_1", None),
+            ("shop.example", "oncegate/eff_2", None),
+        ] {
+            assert_eq!(refused(host, JSON, "{}", agent), code, "{host} {agent}");
+        }
+    }
+
+    #[test]
+    fn an_agent_can_name_no_effect_of_its_own() {
+        for input in [json!({"metadata": {MARK: "eff_1"}}), json!({"a": [{"name": MARK, "value": "eff_1"}]})]
+        {
+            assert!(no_member(&input, None).is_err(), "{input}");
+        }
+        assert!(no_trailer(&json!({"message": "x\n\nOncegate-Effect: eff_1"}), None).is_err());
+        assert!(no_trailer(&json!({"message": "of an Oncegate effect"}), None).is_ok());
+    }
+
+    #[test]
+    fn a_request_without_a_body_is_read() {
+        let request = Request {
+            method: "POST",
+            headers: &[],
+            query: &[],
+            body_kind: BodyKind::Empty,
+            body: b"",
+            input: &json!({}),
+        };
+        assert!(only_of("eff_1", STRIPE, &request).is_ok());
+    }
+}
