@@ -116,13 +116,18 @@ impl Adapter {
         }
     }
 
-    /// What goes out: what the agent sent plus the effect's marks.
+    /// What goes out: what the agent sent plus the effect's marks, and what `plan` found out that the request left open.
     ///
     /// # Errors
     /// What was sent cannot carry the marks.
-    pub fn prepare(&self, request: &Request<'_>, marks: &Marks<'_>) -> Result<Prepared, Refusal> {
+    pub fn prepare(
+        &self,
+        request: &Request<'_>,
+        plan: &Plan,
+        marks: &Marks<'_>,
+    ) -> Result<Prepared, Refusal> {
         match self {
-            Self::StripeRefund(refund) => refund.prepare(request, marks),
+            Self::StripeRefund(refund) => refund.prepare(request, plan, marks),
             Self::ResendEmail(email) => email.prepare(request, marks),
             Self::GithubFile(file) => file.prepare(request, marks),
             Self::GithubWrite(write) => write.prepare(request, marks),

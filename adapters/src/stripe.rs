@@ -101,13 +101,17 @@ pub(crate) fn same_currency(input: &Value, currency: &str) -> Result<(), Refusal
     }
 }
 
-/// What the agent sent as a form, with the effect's id in the metadata where there is a place for it, and the effect's
-/// own key.
-pub(crate) fn prepare(
-    request: &Request<'_>,
-    marks: &Marks<'_>,
-    in_metadata: bool,
-) -> Result<Prepared, Refusal> {
+/// What is put behind what the agent sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Adds {
+    /// An `amount` that the agent did not name, in minor units.
+    pub(crate) amount: Option<i64>,
+    /// The effect's id in the metadata, where there is a place for it.
+    pub(crate) mark: bool,
+}
+
+/// What the agent sent as a form, with what is added, and the effect's own key.
+pub(crate) fn prepare(request: &Request<'_>, marks: &Marks<'_>, adds: Adds) -> Result<Prepared, Refusal> {
     let body = match request.body_kind {
         BodyKind::Form => request.body.to_vec(),
         BodyKind::Empty => Vec::new(),
@@ -116,7 +120,11 @@ pub(crate) fn prepare(
     };
     // Checked again where the mark is set: two of them, or a cleared `metadata`, and it is never found.
     no_mark_of_its_own(request.input)?;
-    let body = match in_metadata {
+    let body = match adds.amount {
+        Some(amount) => form::append(&body, "amount", &amount.to_string()),
+        None => body,
+    };
+    let body = match adds.mark {
         true => form::append(&body, &format!("metadata[{MARK}]"), marks.effect_id),
         false => body,
     };

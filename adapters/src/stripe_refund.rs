@@ -1,6 +1,7 @@
 //! `stripe.refund`: POST /v1/refunds (<https://docs.stripe.com/api/refunds/create>).
 //!
-//! Every refund carries the effect's id in its metadata, by which it is found again.
+//! Every refund carries the effect's id in its metadata, by which it is found again, and an amount: where the agent named
+//! none, what was left when it was planned.
 
 mod amount;
 mod build;
@@ -20,8 +21,8 @@ use crate::look::{Look, LookStep, Memory};
 use crate::plan::{Marks, Plan, Planned, Prepared, Read, Request};
 use crate::read_back::ReadBack;
 use crate::stripe::{
-    self, KEY_HEADER, REPLAY_WINDOW_MS, invalid, no_mark_of_its_own, only_expand_in_the_query, plain_names,
-    same_currency, scope,
+    self, Adds, KEY_HEADER, REPLAY_WINDOW_MS, invalid, no_mark_of_its_own, only_expand_in_the_query,
+    plain_names, same_currency, scope,
 };
 use target::Target;
 
@@ -104,8 +105,17 @@ impl StripeRefund {
         }
     }
 
-    pub(crate) fn prepare(&self, request: &Request<'_>, marks: &Marks<'_>) -> Result<Prepared, Refusal> {
-        stripe::prepare(request, marks, true)
+    /// What the agent sent, with the amount that was planned where it named none: by the time that it arrives, more may be
+    /// left than was approved and held.
+    pub(crate) fn prepare(
+        &self,
+        request: &Request<'_>,
+        plan: &Plan,
+        marks: &Marks<'_>,
+    ) -> Result<Prepared, Refusal> {
+        let open = amount_asked(request.input)?.is_none();
+        let planned = plan.impact.as_ref().and_then(|impact| impact.amount).filter(|_| open);
+        stripe::prepare(request, marks, Adds { amount: planned, mark: true })
     }
 
     pub(crate) fn look(&self, memory: &Memory<'_>, step: LookStep<'_>) -> Look {

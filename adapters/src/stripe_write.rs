@@ -15,7 +15,7 @@ use crate::built::Built;
 use crate::declared::Declared;
 use crate::look::{Look, LookStep, Memory};
 use crate::plan::{Marks, Plan, Planned, Prepared, Request};
-use crate::stripe;
+use crate::stripe::{self, Adds};
 use shape::Shape;
 
 /// One declared write.
@@ -63,7 +63,7 @@ impl StripeWrite {
     }
 
     pub(crate) fn prepare(&self, request: &Request<'_>, marks: &Marks<'_>) -> Result<Prepared, Refusal> {
-        stripe::prepare(request, marks, self.shape().takes_metadata())
+        stripe::prepare(request, marks, Adds { amount: None, mark: self.shape().takes_metadata() })
     }
 
     pub(crate) fn can_read_back(&self) -> bool {

@@ -77,7 +77,7 @@ pub async fn draft<'a>(
     let provider_key = asking.fresh.provider_key();
     let effect_id = asking.fresh.effect.as_str();
     let marks = Marks { effect_id, provider_key: &provider_key };
-    let marked = adapter.prepare(&asking.for_adapter(), &marks)?;
+    let marked = adapter.prepare(&asking.for_adapter(), &planning.plan, &marks)?;
     let scope = Scope {
         input: &asking.input,
         effect_id: Some(effect_id),

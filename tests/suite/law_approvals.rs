@@ -65,6 +65,24 @@ fn parked_joined_approved_and_sent_once() {
     );
 }
 
+/// What a person saw and what is held is what leaves, whatever is left to refund by then.
+#[test]
+fn p5_more_that_is_left_by_then_is_not_refunded() {
+    let shop = shop();
+    let sidecar = shop.home.serve();
+    // All but a dollar was refunded elsewhere; while a person thinks, that failed.
+    shop.books.made_elsewhere("pi_1", 49_900);
+    let waits = sidecar.billing().refund(None, "charge=ch_of_the_payment");
+    let approval = approval_in(&waits);
+    shop.books.forget();
+    let approved = ops(&shop.home, &sidecar, &["approve", &approval]);
+    assert_eq!(approved.code, 0, "{approved:?}");
+    assert_eq!(shop.provider.record().writes()[0].text().split('&').nth(1), Some("amount=100"));
+    assert_eq!((&shop.books.refunds()[0]["amount"], shop.home.money()), (&json!(100), (100, 0, 0)));
+    let again = sidecar.billing().refund(None, "charge=ch_of_the_payment");
+    assert_eq!((again.effect(), shop.writes()), (waits.effect(), 1), "the same request as before: {again:?}");
+}
+
 #[test]
 fn the_key_that_asked_never_decides() {
     let shop = shop();

@@ -84,7 +84,7 @@ fn a_request_through_each_preset_carries_the_key_in_its_place() {
         };
         let Planned::Ready(plan) = adapter.plan(&request) else { panic!("{}", entry.name) };
         let marks = Marks { effect_id: "eff_1", provider_key: "key-1" };
-        let prepared = adapter.prepare(&request, &marks).unwrap();
+        let prepared = adapter.prepare(&request, &plan, &marks).unwrap();
         let window = plan.replay_window_ms.map(|ms| ms / 60_000);
         let wanted = expected.get(entry.name);
         assert_eq!(window, wanted.map(|(_, minutes)| *minutes), "{}", entry.name);

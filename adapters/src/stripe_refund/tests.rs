@@ -77,6 +77,13 @@ fn usd(amount: Option<i64>, bound: Bound) -> Impact {
 
 const MARKS: Marks<'_> = Marks { effect_id: "eff_1", provider_key: "key-1" };
 
+/// As it goes out where the provider did not say how much is left.
+fn going_out(came: &Came) -> Result<Prepared, Refusal> {
+    let parts =
+        Parts { target: Target::of(&json!({"charge": "ch_1"})).unwrap(), amount: None, scope: vec![] };
+    refund().prepare(&came.request(), &refund().ready(parts, refund().open()), &MARKS)
+}
+
 #[test]
 fn a_plan_names_payment_money_and_key() {
     let came = Came::form("payment_intent=pi_3Pabc&amount=12000&metadata[order_id]=4417");
@@ -237,19 +244,51 @@ fn what_is_left_is_what_a_refund_without_an_amount_takes() {
 fn what_goes_out_is_what_came_and_the_marks() {
     let effect = "metadata%5Boncegate_effect%5D=eff_1";
     let form = "payment_intent=pi_3Pabc&amount=12000&metadata%5Bnote%5D=a+b";
-    let prepared = refund().prepare(&Came::form(form).request(), &MARKS).unwrap();
+    let prepared = going_out(&Came::form(form)).unwrap();
     assert_eq!(String::from_utf8(prepared.body).unwrap(), format!("{form}&{effect}"));
     let headers = [("content-type", "application/x-www-form-urlencoded"), ("idempotency-key", "key-1")];
     assert_eq!(prepared.headers, pairs(&headers));
 
     let input = json!({"payment_intent": "pi_1", "amount": 120, "metadata": {"b": "x y", "a": true}, "expand": ["charge"], "reason": null});
-    let prepared = refund().prepare(&Came::json(&input).request(), &MARKS).unwrap();
+    let prepared = going_out(&Came::json(&input)).unwrap();
     assert_eq!(
         String::from_utf8(prepared.body).unwrap(),
         format!(
             "amount=120&expand%5B0%5D=charge&metadata%5Ba%5D=true&metadata%5Bb%5D=x%20y&payment_intent=pi_1&{effect}"
         )
     );
+}
+
+/// What is approved and held is what is sent, whatever is left by then.
+#[test]
+fn a_refund_without_an_amount_is_pinned_to_what_was_planned() {
+    let charge = json!({"object": "charge", "amount": 900, "amount_refunded": 800, "currency": "usd"});
+    let intent = |latest: Value| json!({"object": "payment_intent", "amount_received": 900, "currency": "usd", "latest_charge": latest});
+    let mark = "metadata%5Boncegate_effect%5D=eff_1";
+    for (came, read, sent) in [
+        (Came::form("charge=ch_1"), charge.clone(), "charge=ch_1&amount=100&"),
+        (
+            Came::form("payment_intent=pi_1&reason=a+b"),
+            intent(charge.clone()),
+            "payment_intent=pi_1&reason=a+b&amount=100&",
+        ),
+        (Came::form("payment_intent=pi_1"), intent(json!("ch_1")), "payment_intent=pi_1&amount=900&"),
+        (Came::form("payment_intent=pi_1"), intent(Value::Null), "payment_intent=pi_1&amount=900&"),
+        (Came::json(&json!({"charge": "ch_1", "amount": null})), charge.clone(), "charge=ch_1&amount=100&"),
+        (
+            Came::form("charge=ch_1").with(&[("stripe-account", "acct_2")]),
+            charge.clone(),
+            "charge=ch_1&amount=100&",
+        ),
+        (Came::form("charge=ch_1&amount=7"), charge, "charge=ch_1&amount=7&"),
+        (Came::form("charge=ch_1"), json!("garbled"), "charge=ch_1&"),
+    ] {
+        let read = Answer { status: 200, reason: None, headers: vec![], body: read.to_string().into_bytes() };
+        let plan = ready(refund().plan_with(&came.request(), &read));
+        let adapter = Adapter::StripeRefund(refund());
+        let prepared = adapter.prepare(&came.request(), &plan, &MARKS).unwrap();
+        assert_eq!(String::from_utf8(prepared.body).unwrap(), format!("{sent}{mark}"), "{}", came.input);
+    }
 }
 
 #[test]
@@ -261,14 +300,14 @@ fn a_body_that_cannot_carry_the_mark_does_not_go_out() {
         Came::json(&json!({"payment_intent": "pi_1", "metadata": {"a[b": "x"}})),
         Came::read("text/plain", "payment_intent=pi_1", &[]),
     ] {
-        assert!(refund().prepare(&came.request(), &MARKS).is_err(), "{}", came.input);
+        assert!(going_out(&came).is_err(), "{}", came.input);
     }
 }
 
 #[test]
 fn what_stands_in_the_query_is_not_sent_twice() {
     let came = Came::read("application/json", r#"{"charge":"ch_1","amount":1}"#, &[("expand[]", "charge")]);
-    let prepared = refund().prepare(&came.request(), &MARKS).unwrap();
+    let prepared = going_out(&came).unwrap();
     assert_eq!(prepared.body, b"amount=1&charge=ch_1&metadata%5Boncegate_effect%5D=eff_1");
 }
 
