@@ -2,6 +2,7 @@
 
 use oncegate_policy::exchange::Answer;
 use oncegate_policy::reconcile::Finding;
+use oncegate_policy::told::Told;
 use serde_json::Value;
 
 use crate::read_back::ReadBack;
@@ -51,6 +52,6 @@ pub enum Look {
 }
 
 /// A look that ends without having seen what it had to see.
-pub(crate) fn unreadable(what: impl Into<String>) -> Look {
+pub(crate) fn unreadable(what: impl Into<Told>) -> Look {
     Look::Found(Finding::Unreadable { what: what.into() })
 }

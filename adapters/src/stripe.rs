@@ -24,6 +24,8 @@ pub(crate) const KEY_HEADER: &str = "idempotency-key";
 pub(crate) const REPLAY_WINDOW_MS: u64 = 24 * 60 * 60 * 1000;
 /// How long before the dispatch an object may have been made: two clocks never quite agree.
 const CLOCK_SKEW_S: i64 = 5 * 60;
+/// Ids are at most 255 characters (<https://docs.stripe.com/upgrades>, on backward-compatible changes).
+pub(crate) const MAX_ID: usize = 255;
 /// Version 1 takes forms only (<https://docs.stripe.com/api>).
 pub(crate) const FORM: &str = "application/x-www-form-urlencoded";
 /// Headers that say where and as what version a request is done: they make it another request, and a read has to
@@ -207,7 +209,8 @@ pub(crate) fn read_page(answer: &Answer, what: &str) -> Result<Page, String> {
     let more = list.get("has_more").and_then(Value::as_bool).ok_or_else(garbled)?;
     let Some(Value::Array(objects)) = list.get_mut("data").map(Value::take) else { return Err(garbled()) };
     let ids: Option<Vec<&str>> = objects.iter().map(|object| object.get("id")?.as_str()).collect();
-    let last = ids.ok_or_else(garbled)?.last().filter(|id| !id.is_empty()).map(|id| percent_encode(id));
+    let ids = ids.filter(|ids| ids.iter().all(|id| id.len() <= MAX_ID)).ok_or_else(garbled)?;
+    let last = ids.last().filter(|id| !id.is_empty()).map(|id| percent_encode(id));
     if more && last.is_none() {
         return Err(format!("the list of {what} says that it goes on, and not after what"));
     }

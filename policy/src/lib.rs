@@ -18,6 +18,7 @@ pub mod preview;
 pub mod reconcile;
 pub mod refusal;
 pub mod time;
+pub mod told;
 
 pub mod authority;
 pub mod body;

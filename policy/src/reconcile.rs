@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::time::Timestamp;
+use crate::told::Told;
 
 /// What a read-back showed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,30 +11,30 @@ pub enum Finding {
     /// The provider has a record of this very operation, applied.
     Matched {
         /// What matched, for the evidence: `refund re_…`.
-        what: String,
+        what: Told,
         /// The provider's id of the thing, if it has one.
-        reference: Option<String>,
+        reference: Option<Told>,
         /// The provider's own object, which answers a repeat: JSON bytes.
         record: Option<Vec<u8>>,
     },
     /// The provider has a record of this very operation in a failed state.
     ProviderSaysFailed {
         /// What the record says.
-        what: String,
+        what: Told,
         /// The provider's id of the thing, if it has one.
-        reference: Option<String>,
+        reference: Option<Told>,
         /// The provider's own object, JSON bytes.
         record: Option<Vec<u8>>,
     },
     /// The look was complete and showed nothing. Proves nothing: the record may come later.
     NoMatch {
         /// What was looked through.
-        what: String,
+        what: Told,
     },
     /// The look could not be completed.
     Unreadable {
         /// Why.
-        what: String,
+        what: Told,
     },
 }
 

@@ -220,7 +220,7 @@ async fn apply(
 
 /// One look, as many questions as it takes. Always ends in a finding.
 pub async fn look(sidecar: &Arc<Sidecar>, snapshot: &Snapshot, due: &LookDue) -> Finding {
-    let unreadable = |what: &str| Finding::Unreadable { what: what.to_owned() };
+    let unreadable = |what: &str| Finding::Unreadable { what: what.into() };
     let Some((action, adapter)) = snapshot.action(due.view.action.as_str()) else {
         return unreadable("the action is no longer declared");
     };
@@ -261,16 +261,16 @@ async fn questions(
     for page in 1..=QUESTIONS_MAX {
         let request = match next {
             Look::Found(finding) => return finding,
-            Look::Impossible(why) => return Finding::Unreadable { what: why.to_owned() },
+            Look::Impossible(why) => return Finding::Unreadable { what: why.into() },
             Look::Ask(request) => request,
         };
         let answer = match ask(sidecar, snapshot, host, action, &request).await {
             Ok(answer) => answer,
-            Err(what) => return Finding::Unreadable { what },
+            Err(what) => return Finding::Unreadable { what: what.into() },
         };
         next = adapter.look(memory, LookStep::Next { request: &request, answer: &answer, page });
     }
-    Finding::Unreadable { what: "the look asked too many questions".to_owned() }
+    Finding::Unreadable { what: "the look asked too many questions".into() }
 }
 
 /// One question, with the credential of the action.

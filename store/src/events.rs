@@ -49,6 +49,16 @@ impl Head {
     }
 }
 
+/// Most characters of a text in a row that is never changed: twice what a person may write. Whoever makes the text
+/// keeps to a bound of its own, which is lower.
+const TEXT_CHARS_MAX: usize = 8_000;
+
+/// The beginning of a text that is too long.
+pub(crate) fn bounded(text: &str) -> &str {
+    let end = text.char_indices().nth(TEXT_CHARS_MAX).map_or(text.len(), |(at, _)| at);
+    text.get(..end).unwrap_or(text)
+}
+
 /// A detail that is written for each governed write: without a tree of JSON in between.
 pub(crate) fn text_of(detail: &impl Serialize) -> String {
     // Fails on maps without text for keys, and on a writer that does: there is neither.
@@ -65,7 +75,7 @@ impl Tx<'_> {
             effect: event.effect.map(EffectId::as_str),
             stage: event.stage,
             author: event.author,
-            text: event.text,
+            text: event.text.map(bounded),
             detail: &event.detail,
         };
         let hash = row.hash(&self.head.hash);

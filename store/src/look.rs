@@ -6,6 +6,7 @@ use oncegate_policy::effect::{SettledResult, Stage, Verification};
 use oncegate_policy::id::{AttemptId, EffectId};
 use oncegate_policy::reconcile::{Finding, Looker, Settles, settles};
 use oncegate_policy::time::Timestamp;
+use oncegate_policy::told::Told;
 use rusqlite::{Connection, OptionalExtension, params};
 use serde_json::json;
 
@@ -347,14 +348,14 @@ fn what(finding: &Finding) -> &str {
         Finding::Matched { what, .. }
         | Finding::ProviderSaysFailed { what, .. }
         | Finding::NoMatch { what }
-        | Finding::Unreadable { what } => what,
+        | Finding::Unreadable { what } => what.as_str(),
     }
 }
 
 fn reference(finding: &Finding) -> Option<&str> {
     match finding {
         Finding::Matched { reference, .. } | Finding::ProviderSaysFailed { reference, .. } => {
-            reference.as_deref()
+            reference.as_ref().map(Told::as_str)
         }
         Finding::NoMatch { .. } | Finding::Unreadable { .. } => None,
     }

@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 
 use crate::claim::Claim;
 use crate::error::{Fault, StoreError};
-use crate::events::text_of;
+use crate::events::{bounded, text_of};
 use crate::holds::Ending;
 use crate::row::{self, Effect};
 use crate::settle::{End, Fact};
@@ -72,9 +72,13 @@ impl Seen {
         let exchange = match exchange {
             Exchange::NotSent(proof) => SeenExchange::NotSent(NeverSent {
                 step: proof.step().to_owned(),
-                cause: proof.cause().to_owned(),
+                cause: bounded(proof.cause()).to_owned(),
             }),
-            Exchange::Lost(loss) => SeenExchange::Lost(loss.clone()),
+            Exchange::Lost(loss) => SeenExchange::Lost(Loss {
+                phase: loss.phase,
+                cause: bounded(&loss.cause).to_owned(),
+                status: loss.status,
+            }),
             Exchange::Answered(answer) => SeenExchange::Answered {
                 digest: Sha256::digest(&answer.body).into(),
                 answer: StoredResponse {

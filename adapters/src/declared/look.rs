@@ -46,12 +46,12 @@ fn judge(verify: &Verify, scope: &Scope<'_>, request: &ReadBack, answer: &Answer
     let what = format!("GET {} was answered with {}", request.path_and_query(), answer.status);
     if answer.status != verify.status {
         return match answer.status {
-            200..=299 | 404 | 410 => Look::Found(Finding::NoMatch { what }),
+            200..=299 | 404 | 410 => Look::Found(Finding::NoMatch { what: what.into() }),
             _ => unreadable(what),
         };
     }
     if verify.checks.is_empty() {
-        return Look::Found(Finding::Matched { what, reference: None, record: None });
+        return Look::Found(Finding::Matched { what: what.into(), reference: None, record: None });
     }
     let Ok(body) = json::strict(&answer.body) else {
         return unreadable(format!("{what}, and its body cannot be read"));
@@ -59,11 +59,11 @@ fn judge(verify: &Verify, scope: &Scope<'_>, request: &ReadBack, answer: &Answer
     // What a search shows is not what the write would have answered: it is no record for a repeat.
     match verify.checks.iter().all(|check| check.holds(&body, scope)) {
         true => Look::Found(Finding::Matched {
-            what: format!("{what}, and every check holds"),
+            what: format!("{what}, and every check holds").into(),
             reference: None,
             record: None,
         }),
-        false => Look::Found(Finding::NoMatch { what: format!("{what}, and not every check holds") }),
+        false => Look::Found(Finding::NoMatch { what: format!("{what}, and not every check holds").into() }),
     }
 }
 

@@ -111,7 +111,7 @@ fn in_list(place: &Place, memory: &Memory<'_>, request: &str, answer: &Answer) -
     let page = request.rsplit_once("&page=").and_then(|(_, page)| page.parse().ok()).unwrap_or(MAX_PAGES);
     if rows.len() < PER_PAGE {
         return Look::Found(Finding::NoMatch {
-            what: format!("the commits of {}, {page} page(s)", place.path),
+            what: format!("the commits of {}, {page} page(s)", place.path).into(),
         });
     }
     if page >= MAX_PAGES {
@@ -151,8 +151,8 @@ fn matched(place: &Place, memory: &Memory<'_>, sha: &str, content: Option<&Value
         });
         json!({ "content": content, "commit": commit }).to_string().into_bytes()
     });
-    let what = format!("commit {sha} of {}/{} carries the trailer", place.owner, place.name);
-    Look::Found(Finding::Matched { what, reference: Some(sha.to_owned()), record })
+    let what = format!("commit {sha} of {}/{} carries the trailer", place.owner, place.name).into();
+    Look::Found(Finding::Matched { what, reference: Some(sha.into()), record })
 }
 
 fn text<'a>(memory: &Memory<'a>, member: &str) -> &'a str {

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use oncegate_policy::exchange::Answer;
 use oncegate_policy::json;
 use oncegate_policy::reconcile::Finding;
+use oncegate_policy::told::Told;
 use oncegate_policy::url_template::percent_encode;
 use serde_json::Value;
 
@@ -139,7 +140,7 @@ fn in_list(place: &Place, memory: &Memory<'_>, asked: &str, answer: &Answer) -> 
     }
     let page = asked.rsplit_once("&page=").and_then(|(_, page)| page.parse().ok()).unwrap_or(MAX_PAGES);
     if rows.len() < PER_PAGE {
-        return Look::Found(Finding::NoMatch { what: format!("{page} page(s) of {}", place.list) });
+        return Look::Found(Finding::NoMatch { what: format!("{page} page(s) of {}", place.list).into() });
     }
     if page >= MAX_PAGES {
         return unreadable(format!("more than {MAX_PAGES} pages of {}", place.list));
@@ -150,6 +151,7 @@ fn in_list(place: &Place, memory: &Memory<'_>, asked: &str, answer: &Answer) -> 
 /// What is listed has the members of the answer to the write that a client reads.
 fn matched(place: &Place, found: &Value) -> Look {
     let reference = number(found, place.id).map(|id| id.to_string());
-    let what = format!("{}{} is there", place.one, reference.as_deref().unwrap_or("?"));
+    let what = format!("{}{} is there", place.one, reference.as_deref().unwrap_or("?")).into();
+    let reference = reference.map(Told::from);
     Look::Found(Finding::Matched { what, reference, record: serde_json::to_vec(found).ok() })
 }

@@ -16,6 +16,7 @@ use jiff::Timestamp;
 use oncegate_policy::exchange::Answer;
 use oncegate_policy::json;
 use oncegate_policy::reconcile::Finding;
+use oncegate_policy::told::Told;
 use serde_json::{Value, json};
 
 use super::message::Message;
@@ -124,10 +125,10 @@ fn matched(id: &str, email: &Value) -> Look {
     found(format!("email {id}, last event {event}"), id)
 }
 
-fn found(what: String, id: &str) -> Look {
+fn found(what: impl Into<Told>, id: &str) -> Look {
     // What the write itself answers (<https://resend.com/docs/api-reference/emails/send-email>).
     let record = Some(json!({ "id": id }).to_string().into_bytes());
-    Look::Found(Finding::Matched { what, reference: Some(id.to_owned()), record })
+    Look::Found(Finding::Matched { what: what.into(), reference: Some(id.into()), record })
 }
 
 fn in_logs(memory: &Memory<'_>, answer: &Answer) -> Look {
@@ -206,7 +207,8 @@ impl Page {
         let last = self.rows.last().filter(|last| more && recent(memory, last));
         match last.map(id_of) {
             None => {
-                Look::Found(Finding::NoMatch { what: format!("{what} back to the time of the dispatch") })
+                let what = format!("{what} back to the time of the dispatch").into();
+                Look::Found(Finding::NoMatch { what })
             }
             Some(Some(id)) => ask(format!("{list}&after={id}")),
             Some(None) => unreadable(format!("the list of {what} goes on, and not after what")),

@@ -82,7 +82,7 @@ fn in_list(memory: &Memory<'_>, target: &Target, request: &ReadBack, answer: &An
     }
     let Some(last) = next else {
         let what = format!("the refunds of {}, {page} page(s)", target.subject());
-        return Look::Found(Finding::NoMatch { what });
+        return Look::Found(Finding::NoMatch { what: what.into() });
     };
     if page >= MAX_PAGES {
         return unreadable(format!("more than {MAX_PAGES} pages of refunds of {}", target.subject()));
@@ -98,8 +98,8 @@ fn in_list(memory: &Memory<'_>, target: &Target, request: &ReadBack, answer: &An
 /// definite; `succeeded` can still turn into it much later.
 fn finding(refund: &Value) -> Finding {
     let text = |name: &str| refund.get(name).and_then(Value::as_str).unwrap_or("without one");
-    let what = format!("refund {} with status {}", text("id"), text("status"));
-    let reference = Some(text("id").to_owned());
+    let what = format!("refund {} with status {}", text("id"), text("status")).into();
+    let reference = Some(text("id").into());
     let record = serde_json::to_vec(refund).ok();
     match text("status") {
         "succeeded" | "pending" | "requires_action" => Finding::Matched { what, reference, record },

@@ -3,10 +3,7 @@
 use oncegate_policy::refusal::Refusal;
 use serde_json::Value;
 
-use crate::stripe::invalid;
-
-/// Stripe's ids are at most 255 characters (<https://docs.stripe.com/upgrades>, on backward-compatible changes).
-const MAX_ID: usize = 255;
+use crate::stripe::{MAX_ID, invalid};
 
 /// The two things that a refund can be of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

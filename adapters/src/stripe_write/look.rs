@@ -8,18 +8,17 @@
 use oncegate_policy::exchange::Answer;
 use oncegate_policy::json;
 use oncegate_policy::reconcile::Finding;
+use oncegate_policy::told::Told;
 use oncegate_policy::url_template::percent_encode;
 use serde_json::Value;
 
 use super::shape::{Kind, Shape};
 use crate::look::{Look, LookStep, Memory, unreadable};
 use crate::read_back::ReadBack;
-use crate::stripe::{Page, is_made_by, mark, read_page, since};
+use crate::stripe::{MAX_ID, Page, is_made_by, mark, read_page, since};
 
 /// Pages of 100 that one look reads at most.
 const MAX_PAGES: usize = 100;
-/// Stripe's ids are at most 255 characters (<https://docs.stripe.com/upgrades>).
-const MAX_ID: usize = 255;
 
 pub(super) fn look(shape: &Shape, memory: &Memory<'_>, step: LookStep<'_>) -> Look {
     match shape {
@@ -106,7 +105,7 @@ fn in_list(kind: Kind, memory: &Memory<'_>, request: &str, answer: &Answer, page
         return finding(kind, memory, ours);
     }
     let Some(last) = next else {
-        return Look::Found(Finding::NoMatch { what: format!("the {}, {page} page(s)", kind.name) });
+        return Look::Found(Finding::NoMatch { what: format!("the {}, {page} page(s)", kind.name).into() });
     };
     if page >= MAX_PAGES {
         return unreadable(format!("more than {MAX_PAGES} pages of {}", kind.name));
@@ -125,7 +124,9 @@ fn changed(kind: Kind, id: &str, memory: &Memory<'_>, step: LookStep<'_>) -> Loo
     };
     match object(answer) {
         Some(found) if mark(&found) == Some(memory.effect_id) => finding(kind, memory, &found),
-        Some(_) => Look::Found(Finding::NoMatch { what: format!("{} carries another mark", one(kind, id)) }),
+        Some(_) => {
+            Look::Found(Finding::NoMatch { what: format!("{} carries another mark", one(kind, id)).into() })
+        }
         None => unreadable(format!("GET {} was answered with {}", one(kind, id), answer.status)),
     }
 }
@@ -138,8 +139,8 @@ fn object(answer: &Answer) -> Option<Value> {
 /// is there and did not go through: whether that is what was asked is for a person to say.
 fn finding(kind: Kind, memory: &Memory<'_>, found: &Value) -> Look {
     let text = |name: &str| found.get(name).and_then(Value::as_str).unwrap_or_default();
-    let what = format!("{} {} with status {:?}", kind.name, text("id"), text("status"));
-    let reference = Some(text("id").to_owned());
+    let what: Told = format!("{} {} with status {:?}", kind.name, text("id"), text("status")).into();
+    let reference = Some(text("id").into());
     let record = serde_json::to_vec(found).ok();
     if kind.failed.contains(&text("status")) {
         return Look::Found(Finding::ProviderSaysFailed { what, reference, record });

@@ -151,7 +151,7 @@ fn looked(
         Look::Ask(read) => format!("ask {}", read.path_and_query()),
         Look::Impossible(_) => "impossible".into(),
         Look::Found(Finding::Matched { reference, .. }) => {
-            format!("matched {}", reference.unwrap_or_default())
+            format!("matched {}", reference.unwrap())
         }
         Look::Found(Finding::ProviderSaysFailed { .. }) => "failed".into(),
         Look::Found(Finding::NoMatch { .. }) => "no match".into(),

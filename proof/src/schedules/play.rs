@@ -320,11 +320,11 @@ fn looker(by: By) -> Looker {
 }
 
 fn finding(shown: Shown) -> Finding {
-    let (what, reference, record) = ("refund re_1".to_owned(), Some("re_1".to_owned()), None);
+    let (what, reference, record) = ("refund re_1".into(), Some("re_1".into()), None);
     match shown {
         Shown::Match => Finding::Matched { what, reference, record },
         Shown::Failed => Finding::ProviderSaysFailed { what, reference, record },
-        Shown::Nothing => Finding::NoMatch { what: "1 page".to_owned() },
+        Shown::Nothing => Finding::NoMatch { what: "1 page".into() },
     }
 }
 

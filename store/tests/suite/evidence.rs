@@ -213,7 +213,7 @@ async fn a_persons_word_is_kept_with_everything_they_said() {
 async fn a_look_leaves_its_attempt_and_one_fact() {
     let memory = Memory::new();
     let record = || Some(b"{}".to_vec());
-    let (reference, what) = (|| Some("re_1".to_owned()), || "what was seen".to_owned());
+    let (reference, what) = (|| Some("re_1".into()), || "what was seen".into());
     for (finding, word, said, named) in [
         (
             Finding::Matched { what: what(), reference: reference(), record: record() },
@@ -337,6 +337,22 @@ async fn what_nobody_finishes_says_whose_it_was() {
     assert_eq!(memory.store.sweep(NOON.plus(DAY)).await.unwrap(), std::slice::from_ref(&other.id));
     let (_, _, text, _) = latest(&memory, &other.id).await;
     assert_eq!(text, "answer lost (interrupted): the process that sent it ended");
+}
+
+#[tokio::test]
+async fn no_text_of_any_length_stands_in_the_chain() {
+    let memory = Memory::new();
+    let long = Loss { phase: Phase::ReadingBody, cause: "Z".repeat(3_000_000), status: None };
+    for exchange in [Exchange::Lost(long), Exchange::NotSent(NotSent::Tls("\u{fc}".repeat(3_000_000)))] {
+        let new = memory.refund(&format!("pi_{}", memory.fresh()), 100);
+        let (permit, effect) = memory.granted(new, NOON).await;
+        memory.record(permit.spend(), &exchange, NOON).await;
+        let kept = detail(&memory, &effect.id).await;
+        let cause = kept.attempts[0].cause.as_deref().unwrap();
+        let (_, _, text, _) = latest(&memory, &effect.id).await;
+        assert_eq!([cause.chars().count(), text.chars().count()], [8_000; 2]);
+    }
+    assert_eq!(memory.store.verify_chain().await.unwrap().fault, None);
 }
 
 #[tokio::test]

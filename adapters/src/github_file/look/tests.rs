@@ -37,7 +37,7 @@ fn short(look: &Look) -> String {
         }
         Look::Impossible(_) => "impossible".into(),
         Look::Found(Finding::Matched { reference, .. }) => {
-            format!("matched {}", reference.as_deref().unwrap())
+            format!("matched {}", reference.as_ref().unwrap())
         }
         Look::Found(Finding::ProviderSaysFailed { .. }) => "failed".into(),
         Look::Found(Finding::NoMatch { .. }) => "no match".into(),

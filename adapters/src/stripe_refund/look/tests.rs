@@ -38,10 +38,10 @@ fn short(look: &Look) -> String {
         Look::Ask(read) => format!("ask {}", read.path_and_query()),
         Look::Impossible(_) => "impossible".into(),
         Look::Found(Finding::Matched { reference, .. }) => {
-            format!("matched {}", reference.as_deref().unwrap())
+            format!("matched {}", reference.as_ref().unwrap())
         }
         Look::Found(Finding::ProviderSaysFailed { reference, .. }) => {
-            format!("failed {}", reference.as_deref().unwrap())
+            format!("failed {}", reference.as_ref().unwrap())
         }
         Look::Found(Finding::NoMatch { .. }) => "no match".into(),
         Look::Found(Finding::Unreadable { .. }) => "unreadable".into(),
@@ -197,6 +197,17 @@ fn a_match_keeps_the_providers_own_object() {
     else {
         panic!()
     };
-    assert_eq!(what, "refund re_3 with status pending");
+    assert_eq!(what.as_str(), "refund re_3 with status pending");
     assert_eq!(serde_json::from_slice::<Value>(&record.unwrap()).unwrap(), object);
+}
+
+/// Each look leaves a row that is never changed.
+#[test]
+fn the_provider_does_not_choose_how_much_is_written() {
+    let said = refund("re_3", Some("eff_1"), &"Z".repeat(3_000_000));
+    let Look::Found(Finding::Unreadable { what }) = after(LIST, 200, &list(&[said], false), 1) else {
+        panic!()
+    };
+    assert_eq!(what.as_str().chars().count(), oncegate_policy::told::CHARS_MAX);
+    assert!(what.as_str().starts_with("refund re_3 with status ZZZ"), "{what}");
 }
