@@ -38,6 +38,17 @@ pub fn read(content_type: Option<&str>, bytes: &[u8]) -> Result<(BodyKind, Value
     }
 }
 
+/// Whether every member of a body that was read as `kind` stands in the input: an opaque body and JSON that is no object
+/// can hold anything below names of their own.
+#[must_use]
+pub fn shows_members(kind: BodyKind, bytes: &[u8]) -> bool {
+    match kind {
+        BodyKind::Empty | BodyKind::Form => true,
+        BodyKind::Json => bytes.trim_ascii_start().first() == Some(&b'{'),
+        BodyKind::Opaque => false,
+    }
+}
+
 /// Whether bodies of a type are known by their digest only, whatever is in them. One without a type may be JSON.
 #[must_use]
 pub fn is_opaque(content_type: &str) -> bool {

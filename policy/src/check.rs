@@ -45,6 +45,20 @@ impl Check {
         self.holds_at(input, self.input_path(), &Scope::of_input(input))
     }
 
+    /// What the condition comes to for every input that says at least what `part` says; `None` if it depends on the
+    /// rest. Objects can have more members there; texts, numbers and lists are as they stand.
+    #[must_use]
+    pub fn settled_by(&self, part: &Value) -> Option<bool> {
+        let selected = select(part, self.input_path());
+        if selected.is_empty() {
+            return None;
+        }
+        let Some(expected) = &self.equals else { return Some(!self.absent) };
+        let scope = Scope::of_input(part);
+        let whole = !selected.into_iter().any(Value::is_object) && expected.canonical(&scope).is_some();
+        whole.then(|| self.holds_for_input(part))
+    }
+
     /// The path below the input.
     pub(crate) fn input_path(&self) -> &str {
         self.path.strip_prefix("input.").unwrap_or(&self.path)

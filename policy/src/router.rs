@@ -84,6 +84,21 @@ impl Candidate<'_> {
     pub fn lookalike(&self, input: &Value) -> Option<String> {
         self.when.iter().find_map(|check| lookalike(input, check.input_path()))
     }
+
+    /// The same where only `part` of the input is known: `None` when it depends on the rest.
+    #[must_use]
+    pub fn applies_to_part(&self, part: &Value) -> Option<bool> {
+        let settled = self.when.iter().map(|check| check.settled_by(part));
+        let mut applies = Some(true);
+        for one in settled {
+            match one {
+                Some(true) => {}
+                Some(false) => return Some(false),
+                None => applies = None,
+            }
+        }
+        applies
+    }
 }
 
 /// Routes of one method and one number of segments on one server, in the order they are tried.

@@ -13,6 +13,7 @@ pub mod invoking;
 pub mod let_through;
 pub mod links;
 pub mod meaning;
+pub mod meant;
 pub mod passthrough;
 pub mod pipeline;
 pub mod plain;

@@ -10,6 +10,7 @@ use oncegate_policy::refusal::{Code, Refusal};
 use oncegate_policy::router::Candidate;
 use serde_json::Value;
 
+use crate::meant::{self, Content};
 use crate::receive::{Head, Via};
 use crate::state::Snapshot;
 
@@ -113,7 +114,8 @@ pub fn streamed<'a>(snapshot: &'a Snapshot, head: &Head, candidates: &[Candidate
 /// The second half, with the body.
 ///
 /// # Errors
-/// `invalid_input` for a body that cannot be read in one way, `undeclared` when no action's `when` holds.
+/// `invalid_input` for a body that cannot be read in one way, `ambiguous` where it cannot be told which action's `when`
+/// holds, `undeclared` when none does.
 pub fn with_body(
     snapshot: &Snapshot,
     host: &Host,
@@ -127,46 +129,21 @@ pub fn with_body(
             format!("The request cannot be read in one way: {fault}. Nothing was sent."),
         )
     };
-    let declared = content_type(head)?;
-    let (body_kind, members) = body::read(declared, &body).map_err(|fault| unreadable(&fault))?;
-    if body::asks_for_another_method(declared, &body, &members) {
-        let sentence = "The body asks for another method than the request line. Nothing was sent.";
-        return Err(Refusal::new(Code::Ambiguous, sentence));
+    let content_type = content_type(head)?;
+    let (body_kind, members) = body::read(content_type, &body).map_err(|fault| unreadable(&fault))?;
+    let content = Content { content_type, bytes: &body, kind: body_kind, members: &members };
+    let Some((action, input)) = meant::meant(snapshot, candidates, &content)? else {
+        return undeclared(snapshot, host, head)
+            .map(|()| Meaning::Passthrough { body: Some(body), action: None });
+    };
+    if !action.enabled {
+        let sentence = format!("The action {} is not enabled. Nothing was sent.", action.name);
+        return Err(Refusal::new(Code::Undeclared, sentence));
     }
-    let mut last_fault = None;
-    for candidate in candidates {
-        let named = ActionName::parse(candidate.action);
-        let Some(action) = named.and_then(|name| snapshot.config.actions.get(&name)) else { continue };
-        let input = match body::merge(&candidate.captured.input, &candidate.captured.rest, members.clone()) {
-            Ok(input) => input,
-            Err(fault) => {
-                last_fault = Some(Refusal::new(
-                    Code::Ambiguous,
-                    format!("The request is ambiguous: {fault}. Nothing was sent."),
-                ));
-                continue;
-            }
-        };
-        if let Some(name) = candidate.lookalike(&input) {
-            return Err(lookalike(&name));
-        }
-        if candidate.applies_to(&input) {
-            if !action.enabled {
-                let sentence = format!("The action {} is not enabled. Nothing was sent.", action.name);
-                return Err(Refusal::new(Code::Undeclared, sentence));
-            }
-            if !is_governed(action) {
-                return Ok(Meaning::Passthrough { body: Some(body), action: Some(action.name.clone()) });
-            }
-            return Ok(Meaning::Governed(Named { action: action.name.clone(), body, body_kind, input }));
-        }
+    if !is_governed(action) {
+        return Ok(Meaning::Passthrough { body: Some(body), action: Some(action.name.clone()) });
     }
-    match last_fault {
-        Some(fault) => Err(fault),
-        None => {
-            undeclared(snapshot, host, head).map(|()| Meaning::Passthrough { body: Some(body), action: None })
-        }
-    }
+    Ok(Meaning::Governed(Named { action: action.name.clone(), body, body_kind, input }))
 }
 
 /// The refusal of a member that a provider may take for one that is judged.

@@ -72,3 +72,4 @@ mod secrets;
 mod shop;
 mod traced;
 mod transparent;
+mod when_unread;

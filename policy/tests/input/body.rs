@@ -1,4 +1,4 @@
-use oncegate_policy::body::{BodyKind, asks_for_another_method, is_opaque, merge, read};
+use oncegate_policy::body::{BodyKind, asks_for_another_method, is_opaque, merge, read, shows_members};
 use oncegate_policy::fingerprint::digest_hex;
 use oncegate_policy::json::BodyFault;
 use serde_json::{Value, json};
@@ -40,6 +40,24 @@ fn the_type_decides_how_a_body_is_read() {
     ];
     for (content_type, body, kind, input) in table {
         assert_eq!(read(content_type, body.as_bytes()), Ok((kind, input)), "{content_type:?} {body}");
+    }
+}
+
+#[test]
+fn only_objects_and_forms_show_their_members() {
+    for (content_type, body, shows) in [
+        (Some("application/json"), "", true),
+        (Some("application/json"), " \r\n\t{}", true),
+        (Some("application/json"), r#"[{"a":1}]"#, false),
+        (Some("application/json"), r#""{""#, false),
+        (Some("application/json"), "null", false),
+        (Some("application/x-www-form-urlencoded"), "a=1", true),
+        (Some("text/plain"), "{}", false),
+        (None, "{}", true),
+        (None, "[{}]", false),
+    ] {
+        let (kind, _) = read(content_type, body.as_bytes()).unwrap();
+        assert_eq!(shows_members(kind, body.as_bytes()), shows, "{content_type:?} {body}");
     }
 }
 

@@ -62,3 +62,38 @@ fn a_condition_on_the_input_may_say_so() {
         assert!(check(path, literal(json!("refundCreate")), false).holds_for_input(&input), "{path}");
     }
 }
+
+/// What is settled by a part stays so, whatever objects there are added to.
+#[test]
+fn a_part_settles_what_the_rest_cannot_change() {
+    let part = json!({ "verb": "pay", "n": "5", "o": { "a": "1" }, "list": [{ "x": "1" }, {}] });
+    let more = json!({
+        "verb": "pay", "n": "5", "o": { "a": "1", "b": "2" }, "list": [{ "x": "1" }, {}], "new": "pay",
+    });
+    let table = [
+        // (path, equals, settled, settled with absent)
+        ("input.verb", literal(json!("pay")), Some(true), Some(false)),
+        ("verb", literal(json!("find")), Some(false), Some(true)),
+        ("n", literal(json!(5)), Some(true), Some(false)),
+        ("verb", None, Some(true), Some(false)),
+        ("o", None, Some(true), Some(false)),
+        ("o", literal(json!({ "a": "1" })), None, None),
+        ("o.b", literal(json!("2")), None, None),
+        ("list.*.x", literal(json!("1")), Some(true), Some(false)),
+        ("list.*.x", literal(json!("2")), Some(false), Some(true)),
+        ("new", literal(json!("pay")), None, None),
+        ("new", None, None, None),
+        ("verb", text("{{input.new}}"), None, None),
+        ("verb", text("{{input.n}}"), Some(false), Some(true)),
+    ];
+    for (path, equals, settled, settled_absent) in table {
+        for (absent, settled) in [(false, settled), (true, settled_absent)] {
+            let check = check(path, equals.clone(), absent);
+            assert_eq!(check.settled_by(&part), settled, "{path} {equals:?} {absent}");
+            for input in [&part, &more] {
+                let holds = check.holds_for_input(input);
+                assert!(settled.is_none_or(|settled| settled == holds), "{path} {equals:?} {absent} {input}");
+            }
+        }
+    }
+}

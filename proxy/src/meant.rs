@@ -1,0 +1,85 @@
+//! Which of the actions that a URL can mean is meant, once the body is there. Both listeners ask here, so that a request
+//! is the same action whichever way it came.
+
+use oncegate_config::model::Action;
+use oncegate_policy::action::ActionName;
+use oncegate_policy::body::{self, BodyKind};
+use oncegate_policy::json::BodyFault;
+use oncegate_policy::refusal::{Code, Refusal};
+use oncegate_policy::router::Candidate;
+use serde_json::{Map, Value};
+
+use crate::meaning;
+use crate::state::Snapshot;
+
+/// A body and what was read of it.
+pub struct Content<'a> {
+    /// Its declared type.
+    pub content_type: Option<&'a str>,
+    /// As it came.
+    pub bytes: &'a [u8],
+    /// How it is written.
+    pub kind: BodyKind,
+    /// Its members.
+    pub members: &'a Value,
+}
+
+/// The first action whose `when` holds, enabled or not, with the input as it reads there; `None` if there is none.
+///
+/// No action is passed over for what is not known: a body whose members are not read could hold what a `when` asks for,
+/// and so could a value that stands in two places.
+///
+/// # Errors
+/// `ambiguous`: a body that asks for another method, and where the first action that applies cannot be told.
+pub fn meant<'a>(
+    snapshot: &'a Snapshot,
+    candidates: &[Candidate<'_>],
+    content: &Content<'_>,
+) -> Result<Option<(&'a Action, Value)>, Refusal> {
+    if body::asks_for_another_method(content.content_type, content.bytes, content.members) {
+        let sentence = "The body asks for another method than the request line. Nothing was sent.";
+        return Err(Refusal::new(Code::Ambiguous, sentence));
+    }
+    let shown = body::shows_members(content.kind, content.bytes);
+    for candidate in candidates {
+        let named = ActionName::parse(candidate.action);
+        let Some(action) = named.and_then(|name| snapshot.config.actions.get(&name)) else { continue };
+        let captured = &candidate.captured;
+        let input = match body::merge(&captured.input, &captured.rest, content.members.clone()) {
+            Ok(input) => input,
+            Err(_) if by_url(candidate, &Value::Object(Map::new())) == Some(false) => continue,
+            Err(fault) => return Err(two_places(&fault)),
+        };
+        if let Some(name) = candidate.lookalike(&input) {
+            return Err(meaning::lookalike(&name));
+        }
+        let applies =
+            if shown { Some(candidate.applies_to(&input)) } else { by_url(candidate, content.members) };
+        match applies {
+            Some(true) => return Ok(Some((action, input))),
+            Some(false) => {}
+            None => return Err(unread(action)),
+        }
+    }
+    Ok(None)
+}
+
+/// Whether an action applies by what its own URL takes and by `members`, whatever else the body holds. Parameters that
+/// the URL does not name do not count: a server may prefer what the body says.
+fn by_url(candidate: &Candidate<'_>, members: &Value) -> Option<bool> {
+    let part = body::merge(&candidate.captured.input, &[], members.clone()).ok()?;
+    candidate.applies_to_part(&part)
+}
+
+fn two_places(fault: &BodyFault) -> Refusal {
+    Refusal::new(Code::Ambiguous, format!("The request is ambiguous: {fault}. Nothing was sent."))
+}
+
+fn unread(action: &Action) -> Refusal {
+    let sentence = format!(
+        "The request is ambiguous: it could be action {}, and what would tell is in a body that is neither a JSON object \
+         nor a form. Nothing was sent.",
+        action.name
+    );
+    Refusal::new(Code::Ambiguous, sentence)
+}

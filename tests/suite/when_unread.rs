@@ -1,0 +1,125 @@
+//! A `when` that cannot be judged is no `when` that does not hold: what hides the body gets past no action.
+
+use oncegate_tests::{
+    agent::Ask,
+    answer::Answer,
+    conf::Conf,
+    provider::Provider,
+    sidecar::{Home, Sidecar},
+};
+
+use crate::{law::approval_in, shop::DESK};
+
+/// A governed operation among others at one URL, which are passed on.
+const GRAPHQL: &str = r#"
+[actions.paygql]
+method = "POST"
+url = "https://tickets.test/graphql"
+when = [{ path = "input.operationName", equals = "pay" }]
+requires_approval = true
+subject = "{{input.operationName}}"
+
+[actions.upload]
+method = "POST"
+url = "https://tickets.test/files/{{input.folder}}"
+governed = false
+
+[actions.upload-of-accounts]
+method = "POST"
+url = "https://tickets.test/files/{{input.folder}}"
+when = [{ path = "input.folder", equals = "accounts" }]
+requires_approval = true
+subject = "{{input.folder}}"
+
+[actions.order]
+method = "POST"
+url = "https://tickets.test/orders/{{input.order}}/capture"
+subject = "{{input.order}}"
+
+[actions.on-order]
+method = "POST"
+url = "https://tickets.test/orders/{{input.id}}/{{input.verb}}"
+governed = false
+"#;
+/// Where everything else goes.
+const ANY: &str =
+    "[actions.anygql]\nmethod = \"POST\"\nurl = \"https://tickets.test/graphql\"\ngoverned = false\n";
+/// The same, said in a way that holds of a body that is not read.
+const NAMELESS: &str = "[actions.a-nameless]\nmethod = \"POST\"\nurl = \"https://tickets.test/graphql\"\nwhen = [{ path = \"input.operationName\", absent = true }]\ngoverned = false\n";
+const PAY: &str = r#"{"operationName":"pay"}"#;
+
+fn ask(sidecar: &Sidecar, target: &str, content_type: &str, body: &str) -> Answer {
+    let ask = Ask::new("POST", target).field("Content-Type", content_type).body(body);
+    sidecar.billing().ask(DESK, &ask)
+}
+
+/// Bodies that a server could take for a payment, and that are not read as one.
+const HIDDEN: [(&str, &str); 6] = [
+    ("text/plain", PAY),
+    ("application/json", r#"[{"operationName":"pay"}]"#),
+    ("application/json", r#" "pay""#),
+    ("application/graphql", "mutation { pay }"),
+    (
+        "multipart/form-data; boundary=x",
+        "--x\r\nContent-Disposition: form-data; name=\"operationName\"\r\n\r\npay\r\n--x--\r\n",
+    ),
+    ("", r#"[{"operationName":"pay"}]"#),
+];
+
+fn nothing_hidden_passes(conf: impl FnOnce(Conf) -> Conf) {
+    let provider = Provider::tls(&[DESK]);
+    let home = Home::new(&conf(Conf::default().host(DESK, provider.addr())));
+    let sidecar = home.serve();
+    approval_in(&ask(&sidecar, "/graphql", "application/json", PAY));
+    for (content_type, body) in HIDDEN {
+        for target in ["/graphql", "/graphql?operationName=find"] {
+            let no = ask(&sidecar, target, content_type, body);
+            assert_eq!(
+                (no.status, no.code()),
+                (403, "oncegate_ambiguous"),
+                "{target} {content_type} {body}: {no:?}"
+            );
+            no.assert_refused(403, "oncegate_ambiguous");
+        }
+    }
+    assert_eq!((provider.record().requests().len(), home.effects().len()), (0, 1));
+    // What is read, or is not there, is judged as it was.
+    let find = r#"{"operationName":"find"}"#;
+    for (content_type, body) in
+        [("application/json", find), ("application/x-www-form-urlencoded", "operationName=find"), ("", find)]
+    {
+        let passed = ask(&sidecar, "/graphql", content_type, body);
+        assert_eq!((passed.status, passed.header("oncegate-effect")), (200, None), "{content_type} {body}");
+    }
+    assert_eq!(ask(&sidecar, "/graphql", "text/plain", "").status, 200);
+    assert_eq!(provider.record().writes().len(), 4);
+}
+
+#[test]
+fn p10_a_hidden_operation_does_not_pass_as_another_action() {
+    nothing_hidden_passes(|conf| conf.with(GRAPHQL).with(ANY));
+}
+
+#[test]
+fn p10_nor_where_the_host_allows_writes() {
+    nothing_hidden_passes(|conf| conf.with("writes = \"allow\"").with(GRAPHQL));
+}
+
+#[test]
+fn p10_nor_by_what_is_not_seen_in_it() {
+    nothing_hidden_passes(|conf| conf.with(GRAPHQL).with(ANY).with(NAMELESS));
+}
+
+#[test]
+fn what_the_url_says_decides_without_the_body() {
+    let provider = Provider::tls(&[DESK]);
+    let home = Home::new(&Conf::default().host(DESK, provider.addr()).with(GRAPHQL));
+    let sidecar = home.serve();
+    assert_eq!(ask(&sidecar, "/files/pictures", "image/png", "bytes").status, 200);
+    approval_in(&ask(&sidecar, "/files/accounts", "text/csv", "a,b"));
+    assert_eq!(provider.record().writes().len(), 1);
+    // Said in two places for the narrower action, it is not the wider one's for that.
+    ask(&sidecar, "/orders/O1/capture", "application/json", r#"{"order":"O2"}"#)
+        .assert_refused(403, "oncegate_ambiguous");
+    assert_eq!(provider.record().writes().len(), 1);
+}
