@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use crate::asking::{Asking, Fresh, Listener};
 use crate::links::Links;
+use crate::meant::{self, Content};
 use crate::state::Snapshot;
 use crate::{adapting, plan, receive};
 
@@ -38,8 +39,8 @@ pub struct Invoked {
 /// The same value that a proxied request becomes.
 ///
 /// # Errors
-/// `invalid_input` when the input lacks what the action needs, `ambiguous` when it makes a path that two servers could
-/// read differently.
+/// `invalid_input` when the input lacks what the action needs or makes another action's request, `ambiguous` when two
+/// servers could read what it makes differently.
 pub fn asking(
     snapshot: &Snapshot,
     action: &Action,
@@ -68,20 +69,14 @@ pub fn asking(
     let (body_kind, members) = body::read(content_type, &body).map_err(|fault| {
         invalid(&format!("The input makes a body that cannot be read in one way: {fault}"))
     })?;
-    let given = invoked.input.clone();
     let (authority, scheme) = (adapting::authority(action), adapting::scheme(action));
-    let input = if adapting::is_provider(adapter) {
-        // Read again from what goes out: the adapter judges the provider's own parameters, and the same operation is
-        // the same whichever way it was asked for.
-        let candidates = snapshot.router.candidates(method.as_str(), scheme, &authority, &path, &query);
-        let own = candidates.into_iter().find(|candidate| candidate.action == action.name.as_str());
-        let captured =
-            own.ok_or_else(|| invalid("The input makes a request that is not this action's"))?.captured;
-        body::merge(&captured.input, &captured.rest, members)
-            .map_err(|fault| invalid(&format!("The input cannot be read in one way: {fault}")))?
-    } else {
-        invoked.input
-    };
+    let candidates = snapshot.router.candidates(method.as_str(), scheme, &authority, &path, &query);
+    let content = Content { content_type, bytes: &body, kind: body_kind, members: &members };
+    let read_back = of_its_own(action, meant::meant(snapshot, &candidates, &content)?)?;
+    let given = invoked.input.clone();
+    // A provider's adapter judges the provider's own parameters, and the same operation is the same whichever way it
+    // was asked for.
+    let input = read_back.filter(|_| adapting::is_provider(adapter)).unwrap_or(invoked.input);
     Ok(Asking {
         fresh,
         caller: invoked.caller,
@@ -104,6 +99,24 @@ pub fn asking(
         links: invoked.links,
         listener: Listener::Api,
     })
+}
+
+/// The input as the proxy would read it from what goes out, for the action that it would take it for: what is declared
+/// for one action is not done under the name of another. `None` for an action that no proxied request is, where what
+/// goes out is no other action's.
+fn of_its_own(action: &Action, meant: Option<(&Action, Value)>) -> Result<Option<Value>, Refusal> {
+    match meant {
+        Some((meant, input)) if meant.name == action.name => Ok(Some(input)),
+        Some((meant, _)) => {
+            let sentence = format!(
+                "This request is action {}, not {}: ask for it by that name. Nothing was sent.",
+                meant.name, action.name
+            );
+            Err(Refusal::new(Code::InvalidInput, sentence))
+        }
+        None if action.kind.declared().is_some_and(|declared| !declared.url.is_matchable()) => Ok(None),
+        None => Err(invalid("The input makes a request that is not this action's")),
+    }
 }
 
 /// The declared fields. Those that name a secret are placed by `inject`, where the secret may go.

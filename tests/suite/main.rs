@@ -17,6 +17,7 @@ mod api_import;
 mod api_invoke;
 mod api_plain;
 mod api_previews;
+mod api_routing;
 mod api_strict;
 mod bad_input;
 mod bodies_of_reads;
