@@ -18,6 +18,7 @@ mod api_invoke;
 mod api_plain;
 mod api_previews;
 mod api_routing;
+mod api_settling;
 mod api_strict;
 mod bad_input;
 mod bodies_of_reads;

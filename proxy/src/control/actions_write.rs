@@ -24,7 +24,7 @@ use crate::definition::{Problem, entry};
 use crate::state::{Sidecar, Snapshot};
 
 /// What holds the effects of an action that are not settled: where and as whom they are read back and sent again, and
-/// what recognises a repeat of them. Headers that name a secret are among them.
+/// what recognises a repeat of them. Headers that name a secret are among them, and the place of the provider's key.
 const HOLDS_OPEN: [&str; 9] = [
     "method",
     "url",
@@ -36,6 +36,8 @@ const HOLDS_OPEN: [&str; 9] = [
     "operation_key",
     "when",
 ];
+/// What settles an effect: how it is read back, and what its provider's answers mean, that to a replay among them.
+const SETTLES: [&str; 2] = ["verify", "response"];
 
 /// `POST /actions`
 pub(crate) async fn create(
@@ -89,10 +91,11 @@ pub(crate) async fn change(
     let editing = sidecar.editions.editing().await;
     if HOLDS_OPEN.iter().any(|key| entry.get(*key) != known.get(*key))
         || secret_headers(&entry) != secret_headers(&known)
+        || key_place(&entry) != key_place(&known)
     {
         nothing_open(&sidecar, &name, "changed in what holds them").await?;
     }
-    if entry.get("verify") != known.get("verify") {
+    if SETTLES.iter().any(|key| entry.get(*key) != known.get(*key)) {
         nothing_open_of(&sidecar, &name, &asker).await?;
     }
     edit.defined.set(name.as_str(), entry);
@@ -171,6 +174,13 @@ fn secret_headers(entry: &Table) -> Vec<(&String, &toml::Value)> {
     headers.into_iter().flatten().filter(|(_, value)| names_secret(value)).collect()
 }
 
+/// Where the provider reads its key. An agent's key may stand there too, and names its repeats; in the body, it is no part
+/// of what is compared. How long the provider remembers it is kept with each effect.
+fn key_place(entry: &Table) -> Vec<(&String, &toml::Value)> {
+    let idempotency = entry.get("idempotency").and_then(toml::Value::as_table);
+    idempotency.into_iter().flatten().filter(|(name, _)| *name != "window").collect()
+}
+
 /// The effects that are not settled are held by what the definition says.
 async fn nothing_open(sidecar: &Arc<Sidecar>, name: &ActionName, what: &str) -> Result<(), ApiError> {
     let open = open(sidecar, name, None).await?;
@@ -185,7 +195,7 @@ async fn nothing_open(sidecar: &Arc<Sidecar>, name: &ActionName, what: &str) -> 
         .with_details(json!({ "reason": "open_effects", "open": open })))
 }
 
-/// A rule of how an effect is read back settles it: who asked for the effect does not make that rule (P8).
+/// A rule of how an effect is judged settles it: who asked for the effect does not make that rule (P8).
 async fn nothing_open_of(sidecar: &Arc<Sidecar>, name: &ActionName, asker: &Asker) -> Result<(), ApiError> {
     let open = open(sidecar, name, Some(asker.name.clone())).await?;
     if open == 0 {
@@ -193,7 +203,7 @@ async fn nothing_open_of(sidecar: &Arc<Sidecar>, name: &ActionName, asker: &Aske
     }
     let message = format!(
         "{open} effects of {name} that this key has asked for are not settled: another key has to change how they are \
-         read back. Nothing was changed."
+         judged. Nothing was changed."
     );
     Err(ApiError::new(ErrorCode::Conflict, message)
         .with_details(json!({ "reason": "own_open_effects", "open": open })))
