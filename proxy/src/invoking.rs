@@ -71,7 +71,8 @@ pub fn asking(
     })?;
     let (authority, scheme) = (adapting::authority(action), adapting::scheme(action));
     let candidates = snapshot.router.candidates(method.as_str(), scheme, &authority, &path, &query);
-    let content = Content { content_type, bytes: &body, kind: body_kind, members: &members };
+    let packed = receive::is_packed(&header_map);
+    let content = Content { content_type, packed, bytes: &body, kind: body_kind, members: &members };
     let read_back = of_its_own(action, meant::meant(snapshot, &candidates, &content)?)?;
     let given = invoked.input.clone();
     // A provider's adapter judges the provider's own parameters, and the same operation is the same whichever way it

@@ -11,7 +11,7 @@ use oncegate_policy::router::Candidate;
 use serde_json::Value;
 
 use crate::meant::{self, Content};
-use crate::receive::{Head, Via};
+use crate::receive::{self, Head, Via};
 use crate::state::Snapshot;
 
 /// What a request on a declared host is.
@@ -131,7 +131,8 @@ pub fn with_body(
     };
     let content_type = content_type(head)?;
     let (body_kind, members) = body::read(content_type, &body).map_err(|fault| unreadable(&fault))?;
-    let content = Content { content_type, bytes: &body, kind: body_kind, members: &members };
+    let packed = receive::is_packed(&head.headers);
+    let content = Content { content_type, packed, bytes: &body, kind: body_kind, members: &members };
     let Some((action, input)) = meant::meant(snapshot, candidates, &content)? else {
         return undeclared(snapshot, host, head)
             .map(|()| Meaning::Passthrough { body: Some(body), action: None });

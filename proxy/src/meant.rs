@@ -16,6 +16,8 @@ use crate::state::Snapshot;
 pub struct Content<'a> {
     /// Its declared type.
     pub content_type: Option<&'a str>,
+    /// Whether its fields say that it is packed.
+    pub packed: bool,
     /// As it came.
     pub bytes: &'a [u8],
     /// How it is written.
@@ -40,21 +42,24 @@ pub fn meant<'a>(
         let sentence = "The body asks for another method than the request line. Nothing was sent.";
         return Err(Refusal::new(Code::Ambiguous, sentence));
     }
-    let shown = body::shows_members(content.kind, content.bytes);
+    let shown =
+        body::shows_members(content.kind, content.bytes) && (!content.packed || content.bytes.is_empty());
+    let nothing = Value::Object(Map::new());
+    // What a packed body says, read as it is, is not what its provider reads.
+    let known = if content.packed { &nothing } else { content.members };
     for candidate in candidates {
         let named = ActionName::parse(candidate.action);
         let Some(action) = named.and_then(|name| snapshot.config.actions.get(&name)) else { continue };
         let captured = &candidate.captured;
         let input = match body::merge(&captured.input, &captured.rest, content.members.clone()) {
             Ok(input) => input,
-            Err(_) if by_url(candidate, &Value::Object(Map::new())) == Some(false) => continue,
+            Err(_) if by_url(candidate, &nothing) == Some(false) => continue,
             Err(fault) => return Err(two_places(&fault)),
         };
         if let Some(name) = candidate.lookalike(&input) {
             return Err(meaning::lookalike(&name));
         }
-        let applies =
-            if shown { Some(candidate.applies_to(&input)) } else { by_url(candidate, content.members) };
+        let applies = if shown { Some(candidate.applies_to(&input)) } else { by_url(candidate, known) };
         match applies {
             Some(true) => return Ok(Some((action, input))),
             Some(false) => {}
@@ -77,8 +82,8 @@ fn two_places(fault: &BodyFault) -> Refusal {
 
 fn unread(action: &Action) -> Refusal {
     let sentence = format!(
-        "The request is ambiguous: it could be action {}, and what would tell is in a body that is neither a JSON object \
-         nor a form. Nothing was sent.",
+        "The request is ambiguous: it could be action {}, and what would tell is in a body that is packed, or neither a \
+         JSON object nor a form. Nothing was sent.",
         action.name
     );
     Refusal::new(Code::Ambiguous, sentence)

@@ -261,6 +261,13 @@ const JUDGED: [HeaderName; 4] = [
     HeaderName::from_static(KEY_HEADER),
 ];
 
+/// Whether a body is packed: what its provider unpacks is not what was read.
+#[must_use]
+pub fn is_packed(headers: &HeaderMap) -> bool {
+    let packed = |value: &HeaderValue| !value.as_bytes().eq_ignore_ascii_case(b"identity");
+    headers.get_all(header::CONTENT_ENCODING).iter().any(packed)
+}
+
 /// What is judged has to be what is sent, so a governed request has nothing that is passed over when it is judged:
 /// no field that is not text, no field twice that may stand once or in another spelling, and no packed body.
 ///
@@ -284,8 +291,7 @@ pub fn readable(headers: &HeaderMap) -> Result<(), Refusal> {
             "The header {name} has characters other than printable ASCII. Nothing was sent."
         ));
     }
-    let packed = |value: &HeaderValue| !value.as_bytes().eq_ignore_ascii_case(b"identity");
-    if headers.get_all(header::CONTENT_ENCODING).iter().any(packed) {
+    if is_packed(headers) {
         return refuse(
             "The body is packed (Content-Encoding); send it as it is. Nothing was sent.".to_owned(),
         );

@@ -82,6 +82,8 @@ fn nothing_hidden_passes(conf: impl FnOnce(Conf) -> Conf) {
             no.assert_refused(403, "oncegate_ambiguous");
         }
     }
+    let packed = Ask::form("/graphql", "operationName=find").field("Content-Encoding", "deflate");
+    sidecar.billing().ask(DESK, &packed).assert_refused(403, "oncegate_ambiguous");
     assert_eq!((provider.record().requests().len(), home.effects().len()), (0, 1));
     // What is read, or is not there, is judged as it was.
     let find = r#"{"operationName":"find"}"#;
