@@ -180,16 +180,20 @@ pub(crate) fn since(memory: &Memory<'_>) -> i64 {
     memory.sent_at_ms / 1000 - CLOCK_SKEW_S
 }
 
-/// Whether a listed object can be what an effect made: it carries its mark, was made after the dispatch, and is about the
-/// amount that was asked, if one was. Anybody with a key can write the mark into an older object, or into another.
+/// Whether a listed object can be what an effect made: it carries its mark, and is about the amount that was asked; where
+/// the two cannot be compared, it is none that was made before the dispatch. Anybody with a key of the account can write
+/// the mark into another object.
 pub(crate) fn is_made_by(memory: &Memory<'_>, object: &Value) -> bool {
-    let made = object.get("created").and_then(Value::as_i64).is_some_and(|made| made >= since(memory));
-    let asked = memory.input.get("amount").filter(|asked| !asked.is_null());
-    let amount = |value: &Value| json::amount(value).ok();
-    let same = asked.is_none_or(|asked| {
-        amount(asked).is_some() && amount(asked) == object.get("amount").and_then(amount)
-    });
-    mark(object) == Some(memory.effect_id) && made && same
+    let amount = |of: &Value| {
+        of.get("amount").filter(|amount| !amount.is_null()).and_then(|amount| json::amount(amount).ok())
+    };
+    let can_be = match (amount(memory.input), amount(object)) {
+        (Some(asked), Some(made)) => asked == made,
+        (Some(_) | None, None) | (None, Some(_)) => {
+            object.get("created").and_then(Value::as_i64).is_none_or(|made| made >= since(memory))
+        }
+    };
+    mark(object) == Some(memory.effect_id) && can_be
 }
 
 /// One page of a list (<https://docs.stripe.com/api/pagination>).

@@ -114,7 +114,9 @@ impl StripeRefund {
         marks: &Marks<'_>,
     ) -> Result<Prepared, Refusal> {
         let open = amount_asked(request.input)?.is_none();
-        let planned = plan.impact.as_ref().and_then(|impact| impact.amount).filter(|_| open);
+        // Of an upper bound less may be left, and of nothing Stripe says itself that it is refunded already.
+        let exact = plan.impact.as_ref().filter(|impact| open && impact.bound == Bound::Exact);
+        let planned = exact.and_then(|impact| impact.amount).filter(|amount| *amount > 0);
         stripe::prepare(request, marks, Adds { amount: planned, mark: true })
     }
 

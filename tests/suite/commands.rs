@@ -119,7 +119,8 @@ fn p7_run_gives_a_command_no_copy_of_a_secret() {
     let shop = Shop::open();
     let mut command = shop.home.command(Build::Plain, &["run", "--as", "billing-agent", "--", "env"]);
     command.env("STRIPE_API_KEY", CREDENTIAL).env("WRAPPED", format!("Bearer {CREDENTIAL}"));
-    command.env("OTHER", "sk_test_of_somebody_else");
+    command.env("OTHER", "sk_test_of_somebody_else").env("NODE_OPTIONS", format!("--title={CREDENTIAL}"));
+    command.env("JAVA_TOOL_OPTIONS", format!("-Dstripe.key={CREDENTIAL}"));
     // Fails when the credential is printed.
     let done = finish(command);
     assert!(done.code == 0 && done.out.contains("OTHER=sk_test_of_somebody_else"), "{done:?}");

@@ -112,7 +112,7 @@ fn by_tag(memory: &Memory<'_>, id: &str, answer: &Answer) -> Look {
         let text = |name: &str| tag.get(name).and_then(Value::as_str);
         text("name") == Some(TAG) && text("value") == Some(memory.effect_id)
     };
-    let made = made_since(memory, &email) == Some(true);
+    let made = made_since(memory, &email) != Some(false);
     match made && id_of(&email) == Some(id) && tags.is_some_and(|tags| tags.iter().any(ours)) {
         true => matched(id, &email),
         false => ask(format!("{EMAILS}&after={id}")),
@@ -148,7 +148,7 @@ fn in_logs(memory: &Memory<'_>, answer: &Answer) -> Look {
 /// A call that sent this effect's mail: after the dispatch, by its `User-Agent`.
 fn is_of(memory: &Memory<'_>, row: &Value) -> bool {
     let text = |name: &str| row.get(name).and_then(Value::as_str).unwrap_or_default();
-    made_since(memory, row) == Some(true)
+    made_since(memory, row) != Some(false)
         && text("method") == "POST"
         && text("endpoint") == "/emails"
         && text("user_agent").split(' ').any(|token| token == agent_mark(memory.effect_id))

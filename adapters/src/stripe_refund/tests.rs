@@ -272,8 +272,14 @@ fn a_refund_without_an_amount_is_pinned_to_what_was_planned() {
             intent(charge.clone()),
             "payment_intent=pi_1&reason=a+b&amount=100&",
         ),
-        (Came::form("payment_intent=pi_1"), intent(json!("ch_1")), "payment_intent=pi_1&amount=900&"),
-        (Came::form("payment_intent=pi_1"), intent(Value::Null), "payment_intent=pi_1&amount=900&"),
+        // At most so much, and nothing.
+        (Came::form("payment_intent=pi_1"), intent(json!("ch_1")), "payment_intent=pi_1&"),
+        (
+            Came::form("charge=ch_1"),
+            json!({"object": "charge", "amount": 900, "amount_refunded": 900, "currency": "usd"}),
+            "charge=ch_1&",
+        ),
+        (Came::form("payment_intent=pi_1"), intent(Value::Null), "payment_intent=pi_1&"),
         (Came::json(&json!({"charge": "ch_1", "amount": null})), charge.clone(), "charge=ch_1&amount=100&"),
         (
             Came::form("charge=ch_1").with(&[("stripe-account", "acct_2")]),

@@ -229,11 +229,13 @@ fn the_mark_decides_and_then_the_object_s_own_state() {
             "{path} {body}"
         );
     }
-    // A mark that was moved to an older object, or to one of another amount.
+    // A mark that was moved to an object of another amount, or to an older one whose amount says nothing.
     for (asked, created, amount, found) in [
-        (1200, 1_774_877_934, 1200, "failed"),
-        (1200, 1_774_877_933, 1200, "no match"),
-        (1200, 1_774_877_934, 1, "no match"),
+        (json!(1200), 1_774_877_934, 1200, "failed"),
+        (json!(1200), 1_774_877_933, 1200, "failed"),
+        (json!(1200), 1_774_877_934, 1, "no match"),
+        (json!(null), 1_774_877_934, 1, "failed"),
+        (json!(null), 1_774_877_933, 1, "no match"),
     ] {
         let mut payout = object("po_1", "eff_1", "failed");
         payout["created"] = created.into();

@@ -124,11 +124,15 @@ pub(crate) fn surround(command: &mut Command, loaded: &Loaded, gate: &Gate, call
         ca: &gate.ca,
         shims: &shims::places(&loaded.trust_dir()),
     });
-    for name in copies(loaded, &std::env::vars_os().collect::<Vec<_>>()) {
+    let environment: Vec<_> = std::env::vars_os().collect();
+    let copies = copies(loaded, &environment);
+    for name in &copies {
         command.env_remove(name);
     }
     for (name, change) in set {
-        command.env(name, applied(&change, std::env::var(name).ok().as_deref()));
+        // What stands before ours in a list of options may be such a copy.
+        let before = std::env::var(name).ok().filter(|_| !copies.contains(&OsStr::new(name)));
+        command.env(name, applied(&change, before.as_deref()));
     }
     for name in removed(loaded) {
         command.env_remove(name);

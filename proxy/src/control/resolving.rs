@@ -6,12 +6,10 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
 use oncegate_policy::caller::Scope;
-use oncegate_policy::effect::Stage;
 use oncegate_policy::id::EffectId;
 use oncegate_policy::impact::{Bound, Dimension};
 use oncegate_store::replay::ReplayRefusal;
 use oncegate_store::resolve::{PartialEffect, REASON_CHARS_MIN, Resolution, Resolved, ResolvedAs};
-use oncegate_store::view::{AttemptKind, AttemptView, EffectDetail};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -82,11 +80,7 @@ pub(crate) async fn resolve(
     asker.needs(Scope::ActionsResolve)?;
     let asked: Resolve = body::object(body).await?;
     let id = effect_id(&id)?;
-    let resolution = resolution(&asked)?;
-    if resolution.outcome == ResolvedAs::Failed && is_on_its_way(&find(&sidecar, &id).await?, &asker) {
-        return Err(on_its_way());
-    }
-    let resolved = sidecar.store.resolve(&id, &asker.name, resolution, sidecar.clock.now()).await;
+    let resolved = sidecar.store.resolve(&id, &asker.name, resolution(&asked)?, sidecar.clock.now()).await;
     match resolved.map_err(|error| ApiError::internal("record the resolution", &error))? {
         Resolved::Done(view) => {
             let outcome = view.stage.outcome().word();
@@ -103,23 +97,6 @@ pub(crate) async fn resolve(
         Resolved::ReasonTooShort => Err(too_short()),
         Resolved::Missing => Err(ApiError::not_found("effect")),
     }
-}
-
-/// Whether an answer may still come that says what happened. The key that asked is told so by the store.
-fn is_on_its_way(effect: &EffectDetail, asker: &Asker) -> bool {
-    let open = |attempt: &AttemptView| match attempt.kind {
-        AttemptKind::Dispatch | AttemptKind::Replay => attempt.ended_at.is_none(),
-        AttemptKind::Reconcile => false,
-    };
-    let is_unknown = matches!(effect.view.stage, Stage::Reconciling { .. });
-    is_unknown && effect.view.caller != asker.name && effect.attempts.iter().any(open)
-}
-
-/// What is released now could be taken a second time, by the answer that comes and by whoever is let in meanwhile.
-fn on_its_way() -> ApiError {
-    let message = "the provider is still listened to, for no longer than `upstream_timeout`: what it says may be that it was \
-                   done. Then it can be resolved";
-    ApiError::new(ErrorCode::Conflict, message).with_details(json!({ "reason": "in_flight" }))
 }
 
 /// `POST /actions/effects/{id}/replay`: the very same bytes, under the key that the provider deduplicates on.

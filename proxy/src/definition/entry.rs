@@ -44,8 +44,8 @@ pub(crate) fn changed(there: &Table, members: &Map<String, Value>) -> Result<Tab
     let mut entry = there.clone();
     let mut problems = Vec::new();
     if members.get("governed") == Some(&Value::Bool(false)) {
-        for key in DECLARATIONS {
-            entry.remove(key);
+        for key in DECLARATIONS.iter().chain(&["scope_headers"]) {
+            entry.remove(*key);
         }
     }
     apply(&mut entry, members, &mut problems);

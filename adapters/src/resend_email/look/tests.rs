@@ -96,7 +96,7 @@ fn the_log_of_the_call_is_found_by_its_user_agent() {
         (200, list(&[read], false), "no match"),
         (200, list(&[refused], false), "no match"),
         (200, list(&[log("l5", "oncegate/eff_1", 200, OLD)], false), "no match"),
-        (200, list(&[undated], false), "no match"),
+        (200, list(&[undated], false), "ask /logs/l1"),
         (200, list(std::slice::from_ref(&other), true), "ask /logs?limit=100&after=l2"),
         (200, list(&[other.clone(), old], true), "no match"),
         (200, list(&[], false), "no match"),
