@@ -66,6 +66,8 @@ pub enum RouteRemark {
 pub struct Candidate<'a> {
     /// The action's name.
     pub action: &'a str,
+    /// Its URL.
+    pub url: &'a UrlTemplate,
     /// What the URL says about the input.
     pub captured: Captured,
     /// What the input must show besides.
@@ -77,6 +79,12 @@ impl Candidate<'_> {
     #[must_use]
     pub fn applies_to(&self, input: &Value) -> bool {
         self.when.iter().all(|check| check.holds_for_input(input))
+    }
+
+    /// Whether nothing but the order of their names puts one before the other.
+    #[must_use]
+    pub fn ranks_with(&self, other: &Self) -> bool {
+        self.url.specificity() == other.url.specificity() && self.when.len() == other.when.len()
     }
 
     /// A member of the input that could be taken for one that `when` asks about ([`lookalike`]).
@@ -163,7 +171,7 @@ impl Router {
             .chain(of(None))
             .filter_map(|route| {
                 let captured = route.url.matches(scheme, authority, path, query)?;
-                Some(Candidate { action: &route.action, captured, when: &route.when })
+                Some(Candidate { action: &route.action, url: &route.url, captured, when: &route.when })
             })
             .collect()
     }

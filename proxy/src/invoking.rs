@@ -10,6 +10,7 @@ use oncegate_policy::id::PreviewId;
 use oncegate_policy::path::CanonicalPath;
 use oncegate_policy::query;
 use oncegate_policy::refusal::{Code, Refusal};
+use oncegate_policy::router::Candidate;
 use oncegate_policy::template::Scope;
 use serde_json::Value;
 
@@ -73,7 +74,11 @@ pub fn asking(
     let candidates = snapshot.router.candidates(method.as_str(), scheme, &authority, &path, &query);
     let packed = receive::is_packed(&header_map);
     let content = Content { content_type, packed, bytes: &body, kind: body_kind, members: &members };
-    let read_back = of_its_own(action, meant::meant(snapshot, &candidates, &content)?)?;
+    let meant = meant::meant(snapshot, &candidates, &content)?;
+    let read_back = match of_equals(action, meant.as_ref(), &candidates, &members) {
+        Some(input) => Some(input),
+        None => of_its_own(action, meant)?,
+    };
     let given = invoked.input.clone();
     // A provider's adapter judges the provider's own parameters, and the same operation is the same whichever way it
     // was asked for.
@@ -100,6 +105,20 @@ pub fn asking(
         links: invoked.links,
         listener: Listener::Api,
     })
+}
+
+/// The same, for an action that comes behind the one that is meant by its name alone: a request cannot say which of the two
+/// it is, and who asks by name says it.
+fn of_equals(
+    action: &Action,
+    meant: Option<&(&Action, Value)>,
+    candidates: &[Candidate<'_>],
+    members: &Value,
+) -> Option<Value> {
+    let of = |name: &str| candidates.iter().find(|candidate| candidate.action == name);
+    let (first, named) = (of(meant?.0.name.as_str())?, of(action.name.as_str())?);
+    let input = body::merge(&named.captured.input, &named.captured.rest, members.clone()).ok()?;
+    (named.ranks_with(first) && named.applies_to(&input)).then_some(input)
 }
 
 /// The input as the proxy would read it from what goes out, for the action that it would take it for: what is declared

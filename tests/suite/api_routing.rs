@@ -171,6 +171,33 @@ fn what_means_the_named_action_goes_on_as_before() {
     assert_eq!(provider.record().writes().len(), 7, "asked for by name or through the proxy: one operation");
 }
 
+/// Two that no request can tell apart, and one that is not enabled: their names do.
+#[test]
+fn of_actions_that_nothing_puts_in_order_each_is_asked_for_by_its_name() {
+    let action = |name: &str, more: &str| {
+        format!(
+            "[actions.{name}]\nmethod = \"POST\"\nurl = \"https://{DESK}/v1/notes\"\nimpact = {{ dimension = \"resource_mutations\", amount = \"1\" }}\n{more}\n"
+        )
+    };
+    let provider = Provider::tls(&[DESK]);
+    let conf = Conf::default().host(DESK, provider.addr()).with(&action("a-note", "enabled = false"));
+    let conf = conf
+        .with(&action("b-note", "body = { of = \"b\" }"))
+        .with(&action("c-note", "body = { of = \"c\" }"));
+    let home = Home::new(&conf);
+    let sidecar = home.serve();
+    for of in ["b", "c"] {
+        let done =
+            data(&invoke(&sidecar, "billing-agent", None, &format!("{of}-note"), &json!({ "input": {} })));
+        assert_eq!(
+            (&done["status"], &done["actionName"]),
+            (&json!("succeeded"), &json!(format!("{of}-note"))),
+            "{done}"
+        );
+        assert_eq!(provider.record().writes().pop().unwrap().text(), format!(r#"{{"of":"{of}"}}"#));
+    }
+}
+
 #[test]
 fn p5_a_refund_is_not_made_under_the_name_of_another_stripe_write() {
     let shop = Shop::open_with(|at| {
