@@ -32,6 +32,7 @@ mod serve;
 mod shims;
 mod source;
 mod table;
+mod visible;
 mod watch;
 mod words;
 
@@ -99,7 +100,7 @@ enum Command {
     Effect(effect::EffectCommand),
     /// Show what is left of every limit
     Limits(limits::LimitsArgs),
-    /// List the questions to a person
+    /// List the questions to a person, or show one with all that would be sent
     Approvals(approvals::ApprovalsArgs),
     /// Say yes: what waited is sent, once. Exits by what became of it, 15 when a rule says no
     Approve(approvals::DecideArgs),

@@ -133,18 +133,17 @@ async fn leaving(
     (host, action): (&Host, Option<&Action>),
     head: &mut Head,
 ) -> Result<Leaving, Refusal> {
-    // TRACE never comes here; OPTIONS asks about the server and needs no key.
-    let mut placed = if head.method == Method::OPTIONS {
-        Placed::nothing()
-    } else {
-        inject::placed(sidecar, snapshot, host, action, &head.via.authority, None).await?
-    };
+    let mut placed = inject::placed(sidecar, snapshot, host, action, &head.via.authority, None).await?;
+    // TRACE never comes here. OPTIONS asks about the server and needs no key; its answer is searched for it all the same.
+    if head.method == Method::OPTIONS {
+        placed = Placed { scrubber: placed.scrubber, ..Placed::nothing() };
+    }
     if let Some(proof) = &placed.unminted {
         return Err(unminted(proof, head));
     }
     let scrubber = std::mem::take(&mut placed.scrubber);
     let (lent, signer) = (std::mem::take(&mut placed.lent), placed.signer.take());
-    let identity_only = !placed.headers.is_empty() || !placed.query.is_empty();
+    let identity_only = !scrubber.is_empty() || signer.is_some();
     let mut request = Request::new(());
     *request.method_mut() = head.method.clone();
     *request.uri_mut() = Uri::from(head.raw_path_and_query.clone());

@@ -74,4 +74,5 @@ mod secrets;
 mod shop;
 mod traced;
 mod transparent;
+mod visible;
 mod when_unread;

@@ -155,6 +155,24 @@ fn what_cannot_be_searched_is_withheld_where_a_credential_was_placed() {
     assert_eq!(desk.record().requests()[0].head.field("accept-encoding"), Some("compress"));
 }
 
+/// It carries no credential; who answers may know one all the same, from the requests before it.
+#[test]
+fn p7_the_answer_to_options_is_searched_too() {
+    let shop = Shop::open();
+    let sidecar = shop.home.serve();
+    let options = Ask::new("OPTIONS", "/v1/refunds").field("Accept-Encoding", "gzip");
+    for (coding, body) in packed() {
+        shop.provider.on_read(Reply::raw(answer(coding, &body)));
+        let answer = sidecar.billing().ask("api.stripe.com", &options);
+        assert_eq!((answer.status, answer.text().as_str()), (200, CLEAN), "{coding}: {answer:?}");
+    }
+    let asked = shop.provider.record().requests().pop().unwrap();
+    assert_eq!(
+        (asked.head.field("authorization"), asked.head.field("accept-encoding")),
+        (None, Some("identity"))
+    );
+}
+
 #[test]
 fn a_governed_answer_is_kept_unpacked_and_judged() {
     let shop = Shop::open();

@@ -1,19 +1,22 @@
-//! `oncegate approvals`, `approve` and `deny`: questions to a person, and the answers.
+//! `oncegate approvals`, `approve` and `deny`: questions to a person, what they are about to the byte, and the answers.
 
 use clap::{Args, ValueEnum};
 use hyper::Method;
 use oncegate_policy::id::ApprovalId;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::client::expect_data;
 use super::exit::{Exit, Stop};
 use super::source::{api, shaped};
 use super::table::{Align, facts, table};
-use super::{Common, print};
+use super::{Common, print, visible};
 use crate::control::view::{ApprovalJson, DecidedJson, InvocationJson};
 
 #[derive(Args)]
 pub(crate) struct ApprovalsArgs {
+    /// Show this one, `apr_…`: while it is pending, with the whole request that would be sent
+    #[arg(value_parser = approval_id, conflicts_with_all = ["status", "limit", "offset"])]
+    id: Option<ApprovalId>,
     /// Only with this status
     #[arg(long, value_enum, value_name = "S")]
     status: Option<Status>,
@@ -59,8 +62,11 @@ fn approval_id(text: &str) -> Result<ApprovalId, String> {
         .ok_or_else(|| "an approval's id looks like apr_01ARZ3NDEKTSV4RRFFQ69G5FAV".to_owned())
 }
 
-/// Lists questions, newest first.
+/// Lists questions, newest first, or shows one.
 pub(crate) async fn list(common: &Common, args: &ApprovalsArgs) -> Result<Exit, Stop> {
+    if let Some(id) = &args.id {
+        return show(common, id).await;
+    }
     let status = args.status.map(|status| format!("&status={}", status.word())).unwrap_or_default();
     let path = format!("/approvals?limit={}&offset={}{status}", args.limit, args.offset);
     let document = expect_data(api(common)?.call(Method::GET, &path).await?)?;
@@ -77,6 +83,41 @@ pub(crate) async fn list(common: &Common, args: &ApprovalsArgs) -> Result<Exit, 
     let rows: Vec<_> = approvals.iter().map(row).collect();
     print::out(&table(&columns.map(|column| (column, Align::Left)), &rows));
     Ok(Exit::Done)
+}
+
+/// One question, and everything that a person has to see before saying yes.
+async fn show(common: &Common, id: &ApprovalId) -> Result<Exit, Stop> {
+    let document = expect_data(api(common)?.call(Method::GET, &format!("/approvals/{id}")).await?)?;
+    if common.json {
+        print::json(&document);
+    } else {
+        print::out(&shown(&shaped(&document)?, &document["payload"]));
+    }
+    Ok(Exit::Done)
+}
+
+fn shown(approval: &ApprovalJson, payload: &Value) -> String {
+    let mut rows = vec![
+        ("approval", approval.id.clone()),
+        ("status", approval.status.clone()),
+        ("what", approval.title.clone()),
+        ("asked by", format!("{}, {}", approval.requested_by, approval.requested_at)),
+        ("expires", approval.expires_at.clone()),
+    ];
+    let more = [
+        ("effect", &approval.effect_id),
+        ("more", &approval.description),
+        ("decided by", &approval.decided_by),
+        ("decided at", &approval.decided_at),
+        ("note", &approval.decision_note),
+    ];
+    rows.extend(more.into_iter().filter_map(|(name, text)| Some((name, text.clone()?))));
+    let text = facts(&rows);
+    if payload.is_null() {
+        return text;
+    }
+    // As JSON: nothing that the agent wrote can pass for a line of ours.
+    format!("{text}\n{}\n", visible::json(&format!("{payload:#}")))
 }
 
 fn row(approval: &ApprovalJson) -> Vec<String> {

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 
 use super::exit::{Exit, Stop};
 use super::source::Source;
-use super::{Common, print};
+use super::{Common, print, visible};
 
 #[derive(Subcommand)]
 pub(crate) enum AuditCommand {
@@ -33,7 +33,7 @@ pub(crate) async fn run(common: &Common, command: &AuditCommand) -> Result<Exit,
         match fault {
             None => print::line(&format!("the evidence chain is intact: {events} events")),
             Some(fault) => {
-                let what = fault["what"].as_str().unwrap_or_default();
+                let what = visible::line(fault["what"].as_str().unwrap_or_default());
                 print::line(&format!("BROKEN at event {}: {what} ({events} events read)", fault["seq"]));
             }
         }

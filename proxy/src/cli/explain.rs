@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use super::exit::{Exit, Stop, chain};
 use super::table::facts;
-use super::{Common, print};
+use super::{Common, print, visible};
 use crate::asking::Asking;
 use crate::links::Links;
 use crate::meaning::{self, ByUrl, Meaning, Named};
@@ -63,7 +63,7 @@ pub(crate) fn run(common: &Common, args: &ExplainArgs) -> Result<Exit, Stop> {
     if common.json {
         print::json(&explained.document());
     } else {
-        print::out(&explained.text());
+        print::out(&visible::lines(&explained.text()));
     }
     Ok(if explained.refusal.is_some() { Exit::Refused } else { Exit::Done })
 }

@@ -5,6 +5,8 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
+use super::visible;
+
 /// Prints text to standard output as it is.
 pub(crate) fn out(text: &str) {
     let mut stdout = io::stdout().lock();
@@ -26,12 +28,12 @@ pub(crate) fn line(text: &str) {
 /// Prints one JSON document to standard output.
 pub(crate) fn json<T: Serialize>(document: &T) {
     match serde_json::to_string_pretty(document) {
-        Ok(text) => line(&text),
+        Ok(text) => line(&visible::json(&text)),
         Err(error) => note(&format!("cannot print the JSON document: {error}")),
     }
 }
 
 /// Prints a line for a person to standard error.
 pub(crate) fn note(text: &str) {
-    drop(writeln!(io::stderr().lock(), "oncegate: {text}"));
+    drop(writeln!(io::stderr().lock(), "oncegate: {}", visible::lines(text)));
 }

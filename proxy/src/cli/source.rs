@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::client::{Api, expect_data};
 use super::exit::{Exit, Stop, chain};
-use super::{Common, print};
+use super::{Common, print, visible};
 use crate::clock::Clock;
 use crate::control::show;
 
@@ -152,9 +152,10 @@ pub(crate) fn api(common: &Common) -> Result<Api, Stop> {
     Api::new(common, key)
 }
 
-/// Reads a document that the API or the database gave into its shape.
+/// Reads a document that the API or the database gave into its shape, to be shown to a person: what agents and providers
+/// wrote in it is made visible.
 pub(crate) fn shaped<T: serde::de::DeserializeOwned>(document: &Value) -> Result<T, Stop> {
-    T::deserialize(document).map_err(|error| {
+    T::deserialize(visible::document(document)).map_err(|error| {
         Stop::failed(format!("the sidecar answered in a shape that this version does not know: {error}"))
     })
 }

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use super::exit::{Exit, Stop};
 use super::source::{Source, Wanted, shaped};
-use super::{Common, effects, limits, print};
+use super::{Common, effects, limits, print, visible};
 use crate::control::view::{EffectJson, LimitJson};
 
 /// How often it is looked.
@@ -72,7 +72,7 @@ async fn look(source: &Source) -> Result<Value, Stop> {
 /// Whether somebody still reads.
 fn show(common: &Common, now: &Value) -> Result<bool, Stop> {
     if common.json {
-        return Ok(print::told(&format!("{now}\n")));
+        return Ok(print::told(&format!("{}\n", visible::json(&now.to_string()))));
     }
     let clear = if io::stdout().is_terminal() { CLEAR } else { "" };
     Ok(print::told(&format!("{clear}{}\n", written(now)?)))
