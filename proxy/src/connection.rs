@@ -18,7 +18,7 @@ use oncegate_policy::refusal::{Code, Refusal};
 use oncegate_policy::url_template::Scheme;
 
 use crate::asking::Listener;
-use crate::canned::Canned;
+use crate::canned::{Canned, Turns};
 use crate::front::Standing;
 use crate::head_timer::HeadTimer;
 use crate::listener::{Seat, stopped};
@@ -57,12 +57,15 @@ async fn to_its_end(
     seat: Seat,
 ) {
     let mut stop = seat.stop.clone();
+    let turns = Turns::default();
+    let canned = Canned::new(stream, turns.clone());
     let service = service_fn(move |request| {
+        let turn = turns.begin(&request);
         let (sidecar, own) = (Arc::clone(&sidecar), Arc::clone(&own));
         let (bound, seat) = (bound.clone(), seat.clone());
-        async move { Ok::<_, Infallible>(first_hop(&sidecar, &own, request, bound, seat).await) }
+        async move { Ok::<_, Infallible>(turn.answer(first_hop(&sidecar, &own, request, bound, seat).await)) }
     });
-    let connection = builder().serve_connection(TokioIo::new(Canned::new(stream)), service).with_upgrades();
+    let connection = builder().serve_connection(TokioIo::new(canned), service).with_upgrades();
     let (mut connection, relay) = (std::pin::pin!(connection), Relay::default());
     let ended = tokio::select! {
         ended = poll_fn(|cx| relay.poll(connection.as_mut(), cx)) => ended,

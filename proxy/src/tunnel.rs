@@ -21,7 +21,7 @@ use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::server::{StartHandshake, TlsStream};
 
 use crate::asking::Listener;
-use crate::canned::Canned;
+use crate::canned::{Canned, Turns};
 use crate::connection::builder;
 use crate::front::Standing;
 use crate::listener::{Seat, stopped};
@@ -151,11 +151,14 @@ pub(crate) async fn serve(
 ) -> Result<(), String> {
     let standing = Arc::new(Standing { proof, seat: seat.clone() });
     let (via, inside) = (Arc::new(via), Arc::new(inside));
+    let turns = Turns::default();
+    let stream = TokioIo::new(Canned::new(Box::new(tls), turns.clone()));
     let service = service_fn(move |request: Request<Incoming>| {
+        let turn = turns.begin(&request);
         let (sidecar, via, inside) = (Arc::clone(&sidecar), Arc::clone(&via), Arc::clone(&inside));
         let standing = Arc::clone(&standing);
         async move {
-            Ok::<_, Infallible>(match &*inside {
+            let response = match &*inside {
                 Inside::Governed => still_known(&sidecar, request, via, standing).await,
                 Inside::Probe => {
                     sidecar.probes.note(&via.authority.host, Stage::Asked);
@@ -166,10 +169,10 @@ pub(crate) async fn serve(
                     let refused = respond::refused(refusal, sidecar.snapshot().shape(&via.authority));
                     git::worded(git::Asked::of(&request), refused)
                 }
-            })
+            };
+            Ok::<_, Infallible>(turn.answer(response))
         }
     });
-    let stream = TokioIo::new(Canned::new(Box::new(tls)));
     let connection = builder().serve_connection(stream, service).with_upgrades();
     let (mut connection, relay) = (std::pin::pin!(connection), Relay::default());
     // As outside the tunnel: what is being answered is answered to its end, and nothing more is taken.

@@ -23,6 +23,7 @@ mod random;
 mod reading;
 mod sense;
 mod spellings;
+mod splitting;
 mod ssrf;
 mod stalls;
 mod trust;

@@ -171,6 +171,19 @@ fn a_tunnel_to_the_control_listener_ends_in_it() {
         wire.stream.write_all(get(&host, OPS_KEY).as_bytes()).unwrap();
         assert_eq!(Answer::read(&mut wire, false).unwrap().status, 200);
     }
+    // Not a byte of a tunnel is taken for a word of the proxy's.
+    let broken = |mut wire: Wire<TcpStream>| {
+        wire.stream.write_all(b"BROKEN\r\n\r\n").unwrap();
+        let answer = Answer::read(&mut wire, false).unwrap();
+        (answer.status, answer.header("oncegate-code").map(str::to_owned))
+    };
+    let mut wire = Wire::new(connect(sidecar.proxy));
+    let host = sidecar.control;
+    let head =
+        format!("CONNECT {host} HTTP/1.1\r\nHost: {host}\r\nProxy-Authorization: Basic {basic}\r\n\r\n");
+    wire.stream.write_all(head.as_bytes()).unwrap();
+    assert_eq!(Answer::read(&mut wire, true).unwrap().status, 200);
+    assert_eq!(broken(wire), broken(Wire::new(connect(sidecar.control))), "as if it had come directly");
     assert_eq!(sidecar.stop(), 0, "such a tunnel does not hold up the end");
 }
 
