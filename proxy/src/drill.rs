@@ -10,8 +10,8 @@ use oncegate_policy::exchange::{Answer, Exchange, Loss, Phase};
 use oncegate_policy::refusal::{Code, Refusal};
 use oncegate_store::view::EffectView;
 
-use crate::adapting;
 use crate::state::Snapshot;
+use crate::{adapting, receive};
 
 /// An operator asks for a drill for one request.
 pub const HEADER: &str = "oncegate-fault-drill";
@@ -55,14 +55,15 @@ pub async fn under(
 /// The drill that a request asks for in its own field.
 ///
 /// # Errors
-/// `invalid_input` for a word that is none, `denied` for who may not.
+/// `invalid_input` for a word that is none, `denied` for who may not, `ambiguous` for a field that stands twice.
 pub fn of_request(
     snapshot: &Snapshot,
     caller: &CallerName,
     action: &Action,
     headers: &HeaderMap,
 ) -> Result<Option<FaultDrill>, Refusal> {
-    let word = headers.get(HEADER).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+    let named = receive::only(headers, HEADER)?;
+    let word = named.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
     let known = snapshot.config.callers.get(caller);
     let may = known.is_some_and(|caller| caller.scopes.contains(&Scope::ActionsGovern));
     asked(word.as_deref(), may, adapting::is_live(action) && !action.allow_live_drill)

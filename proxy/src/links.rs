@@ -1,11 +1,15 @@
 //! What one request says of others: the failed invocation that it retries, the effects that it depends on, the effect
 //! that it undoes. Said in headers at the proxy listener and in the body at the API listener; read here for both.
 
-use http::HeaderMap;
+use std::borrow::Cow;
+
+use http::{HeaderMap, HeaderValue};
 use oncegate_policy::effect::Outcome;
 use oncegate_policy::id::{EffectId, InvocationId};
 use oncegate_policy::refusal::{Code, Refusal};
 use serde_json::Value;
+
+use crate::receive;
 
 /// The agent names a failed invocation that it retries on purpose.
 pub const RETRY_OF_HEADER: &str = "oncegate-retry-of";
@@ -31,29 +35,26 @@ impl Links {
     /// From the fields of a proxied request: `Oncegate-Depends-On: eff_…, eff_…=failed`.
     ///
     /// # Errors
-    /// `invalid_input`, naming the field.
+    /// `invalid_input`, naming the field; `ambiguous` for one that stands twice and names one thing.
     pub fn of_headers(headers: &HeaderMap) -> Result<Self, Refusal> {
-        let text = |name: &'static str| {
-            let value = headers.get(name)?;
-            Some((name, String::from_utf8_lossy(value.as_bytes()).into_owned()))
-        };
-        let named = match text(DEPENDS_ON_HEADER) {
-            None => Vec::new(),
-            Some((_, value)) => value
-                .split(',')
-                .map(|one| {
-                    let one = one.trim();
-                    let (id, outcome) = one.split_once('=').unwrap_or((one, Outcome::Succeeded.word()));
-                    dependency(id, outcome).ok_or_else(|| {
-                        invalid("Oncegate-Depends-On has to name effects (eff_…=succeeded or eff_…=failed)")
-                    })
+        // Several lines are one list (RFC 9110 section 5.3).
+        let lines: Vec<_> = headers.get_all(DEPENDS_ON_HEADER).iter().map(text_of).collect();
+        let named = lines
+            .iter()
+            .flat_map(|line| line.split(','))
+            .map(|one| {
+                let one = one.trim();
+                let (id, outcome) = one.split_once('=').unwrap_or((one, Outcome::Succeeded.word()));
+                dependency(id, outcome).ok_or_else(|| {
+                    invalid("Oncegate-Depends-On has to name effects (eff_…=succeeded or eff_…=failed)")
                 })
-                .collect::<Result<_, _>>()?,
-        };
+            })
+            .collect::<Result<_, _>>()?;
+        let one = |name| Ok::<_, Refusal>(receive::only(headers, name)?.map(text_of));
         Ok(Self {
-            retry_of: text(RETRY_OF_HEADER).map(|(_, value)| retry_of(&value)).transpose()?,
+            retry_of: one(RETRY_OF_HEADER)?.map(|value| retry_of(&value)).transpose()?,
             depends_on: bounded(named)?,
-            compensates: text(COMPENSATES_HEADER).map(|(_, value)| compensates(&value)).transpose()?,
+            compensates: one(COMPENSATES_HEADER)?.map(|value| compensates(&value)).transpose()?,
         })
     }
 
@@ -97,6 +98,10 @@ pub fn text<'a>(body: &'a Value, name: &str) -> Result<Option<&'a str>, Refusal>
             Err(invalid(&format!("{name} has to be a text")))
         }
     }
+}
+
+fn text_of(value: &HeaderValue) -> Cow<'_, str> {
+    String::from_utf8_lossy(value.as_bytes())
 }
 
 fn dependency(id: &str, outcome: &str) -> Option<(EffectId, Outcome)> {
@@ -146,6 +151,23 @@ mod tests {
         assert_eq!(links, Links::of_body(&body).unwrap());
         assert_eq!(links.depends_on.len(), 2);
         assert_eq!(Links::of_body(&json!({})).unwrap(), Links::default());
+    }
+
+    #[test]
+    fn every_line_of_the_list_counts_and_what_names_one_thing_stands_once() {
+        let mut headers = HeaderMap::new();
+        headers.append(DEPENDS_ON_HEADER, EFFECT.parse().unwrap());
+        headers.append(DEPENDS_ON_HEADER, format!("{EFFECT}=failed, {EFFECT}").parse().unwrap());
+        assert_eq!(Links::of_headers(&headers).unwrap().depends_on.len(), 3);
+        headers.append(DEPENDS_ON_HEADER, "x".parse().unwrap());
+        assert_eq!(Links::of_headers(&headers).unwrap_err().code, Code::InvalidInput);
+        for (name, value) in [(RETRY_OF_HEADER, INVOCATION), (COMPENSATES_HEADER, EFFECT)] {
+            let mut headers = HeaderMap::new();
+            headers.append(name, value.parse().unwrap());
+            assert!(Links::of_headers(&headers).is_ok());
+            headers.append(name, value.parse().unwrap());
+            assert_eq!(Links::of_headers(&headers).unwrap_err().code, Code::Ambiguous, "{name}");
+        }
     }
 
     #[test]

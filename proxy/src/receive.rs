@@ -54,6 +54,30 @@ pub struct Head {
 /// How the names of fields for Oncegate itself begin.
 const OURS: &str = "oncegate-";
 
+/// Whether a field is for Oncegate itself, or from it; also in the spelling with `_`.
+#[must_use]
+pub fn is_ours(name: &str) -> bool {
+    name.get(..OURS.len()).is_some_and(|start| is_read_as(start, OURS))
+}
+
+/// The one value of a field that may stand once.
+///
+/// # Errors
+/// `ambiguous`: it stands there twice.
+pub fn only<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a HeaderValue>, Refusal> {
+    let mut values = headers.get_all(name).iter();
+    let first = values.next();
+    match values.next() {
+        None => Ok(first),
+        Some(_) => Err(twice(name)),
+    }
+}
+
+fn twice(name: &str) -> Refusal {
+    let sentence = format!("The header {name} stands in the request twice. Nothing was sent.");
+    Refusal::new(Code::Ambiguous, sentence)
+}
+
 /// Fields that ask a server to take one method for another.
 const METHOD_OVERRIDES: [&str; 3] = ["x-http-method-override", "x-http-method", "x-method-override"];
 
@@ -199,7 +223,7 @@ fn one_authority(parts: &http::request::Parts, authority: &Authority, scheme: Sc
     }
 }
 
-/// The fields that concern the other side, and those for Oncegate itself. Done before a credential is placed, never
+/// The fields that concern the other side, and those for Oncegate itself under the names with `-`. Done before a credential is placed, never
 /// after: `Connection: authorization` must not take the credential off again.
 #[must_use]
 pub fn end_to_end(headers: HeaderMap) -> (HeaderMap, HeaderMap) {
@@ -218,13 +242,21 @@ pub fn end_to_end(headers: HeaderMap) -> (HeaderMap, HeaderMap) {
         // A name comes with the first of its values.
         current = name.or(current);
         let Some(name) = &current else { continue };
-        if name.as_str().starts_with(OURS) {
-            own.append(name, value);
+        if is_ours(name.as_str()) {
+            own.append(in_our_spelling(name), value);
         } else if !is_hop_by_hop(name.as_str()) && !named.contains(name) {
             kept.append(name, value);
         }
     }
     (kept, own)
+}
+
+/// The name of a field of ours, as it is looked for.
+fn in_our_spelling(name: &HeaderName) -> HeaderName {
+    if !name.as_str().contains('_') {
+        return name.clone();
+    }
+    HeaderName::from_bytes(name.as_str().replace('_', "-").as_bytes()).unwrap_or_else(|_| name.clone())
 }
 
 /// Whether a field speaks to the next hop only (RFC 9110 section 7.6.1), or is one that we set ourselves; also in the
@@ -275,8 +307,7 @@ pub fn is_packed(headers: &HeaderMap) -> bool {
 /// `invalid_request`, or `ambiguous` for a field that stands twice or that servers read as another one.
 pub fn readable(headers: &HeaderMap) -> Result<(), Refusal> {
     if let Some(name) = SINGLE.iter().find(|name| headers.get_all(*name).iter().nth(1).is_some()) {
-        let sentence = format!("The header {name} stands in the request twice. Nothing was sent.");
-        return Err(Refusal::new(Code::Ambiguous, sentence));
+        return Err(twice(name.as_str()));
     }
     let judged = |there: &&HeaderName| {
         JUDGED.iter().any(|name| *there != name && is_read_as(there.as_str(), name.as_str()))

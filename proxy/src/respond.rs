@@ -14,7 +14,7 @@ use oncegate_policy::id::EffectId;
 use oncegate_policy::refusal::{Code, Refusal};
 use oncegate_store::view::{EffectView, ResponseSource, StoredResponse};
 
-use crate::receive::is_hop_by_hop;
+use crate::receive::{is_hop_by_hop, is_ours};
 use crate::said::Said;
 use crate::upstream::{Body, whole};
 
@@ -237,7 +237,7 @@ fn from_provider(
 /// Whether a field from a provider stops here: it forges one of ours, or it makes clients send again.
 #[must_use]
 pub fn is_ours_or_hint(name: &str) -> bool {
-    name.starts_with("oncegate-") || name == REPLAY_HEADER || NOT_PASSED_ON.contains(&name)
+    is_ours(name) || name == REPLAY_HEADER || NOT_PASSED_ON.contains(&name)
 }
 
 /// The public word of how a request stands, in `Oncegate-Outcome`, the log and the metrics.

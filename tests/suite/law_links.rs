@@ -42,6 +42,39 @@ fn a_dependency_is_met_by_the_named_outcome_and_nothing_else() {
     assert_eq!(sent.head.field("oncegate-depends-on"), None, "it is for us, not for the provider");
 }
 
+/// Clients write a list as lines of its own, and some write `_` for `-`: a condition is never passed over.
+#[test]
+fn every_line_of_a_condition_counts() {
+    let shop = Shop::open();
+    let sidecar = shop.home.serve();
+    let good = sidecar.billing().refund(None, REFUND).effect();
+    let none = "eff_01ARZ3NDEKTSV4RRFFQ69G5FAV";
+    let two = |name: [&str; 2], value: [&str; 2]| {
+        let ask = Ask::refund(NEXT).field(name[0], value[0]).field(name[1], value[1]);
+        sidecar.billing().ask("api.stripe.com", &ask)
+    };
+    let (name, other) = ("Oncegate-Depends-On", "Oncegate_Depends_On");
+    for value in [[&good, none], [none, &good]] {
+        two([name, name], value).assert_own(403, "oncegate_dependency_unmet");
+        two([name, other], value).assert_own(403, "oncegate_dependency_unmet");
+    }
+    with(&sidecar, other, none, NEXT).assert_own(403, "oncegate_dependency_unmet");
+    // What names one thing names it once.
+    let once =
+        [("Oncegate-Compensates", good.as_str()), ("Oncegate-Retry-Of", "inv_01ARZ3NDEKTSV4RRFFQ69G5FAV")];
+    for (name, value) in once {
+        two([name, name], [value, value]).assert_own(403, "oncegate_ambiguous");
+        two([name, &name.replace('-', "_")], [value, value]).assert_own(403, "oncegate_ambiguous");
+    }
+    let ops = sidecar.agent("ops");
+    let drill = Ask::refund(NEXT).field("Oncegate-Fault-Drill", "timeout");
+    let drill = drill.field("Oncegate-Fault-Drill", "drop_response_after_send");
+    ops.ask("api.stripe.com", &drill).assert_own(403, "oncegate_ambiguous");
+    assert_eq!(shop.writes(), 1);
+    let next = two([name, name], [&good, &format!("{good}=succeeded")]);
+    assert_eq!((next.status, shop.writes()), (200, 2), "{next:?}");
+}
+
 #[test]
 fn a_compensation_is_recorded_on_both() {
     let shop = Shop::open();
