@@ -170,7 +170,12 @@ fn answered(
     // Where the length speaks of no body of its own it is passed on as it came; else the body's own framing says
     // it: an answer in chunks that names a length besides would be cut there.
     let bodiless = head.method == Method::HEAD || parts.status == StatusCode::NOT_MODIFIED;
-    let packing = if scrubber.is_empty() { Packing::Plain } else { unpack::packing(&parts.headers) };
+    let packing = match unpack::is_transfer_coded(&parts.headers) {
+        // It could not be told to the agent either: it goes off with the framing.
+        true => Packing::Unknown,
+        false if scrubber.is_empty() => Packing::Plain,
+        false => unpack::packing(&parts.headers),
+    };
     let part = parts.status == StatusCode::PARTIAL_CONTENT;
     let unpacker = match packing {
         Packing::Plain => None,
@@ -180,7 +185,7 @@ fn answered(
         }
         // A part of a packed body cannot be unpacked.
         Packing::Known(_) | Packing::Unknown if !bodiless && !incoming.is_end_stream() => {
-            tracing::warn!(host = %head.via.authority, "an answer is packed in a way that cannot be searched; it is withheld");
+            tracing::warn!(host = %head.via.authority, "an answer is packed in a way that cannot be read; it is withheld");
             return withheld(parts.status, is_write(head), snapshot, head);
         }
         Packing::Known(_) | Packing::Unknown => None,

@@ -14,7 +14,7 @@ use brotli_decompressor::reader::StandardAlloc;
 use brotli_decompressor::{BrotliDecompressStream, BrotliResult, BrotliState};
 use bytes::Bytes;
 use flate2::write::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
-use http::{HeaderMap, header};
+use http::{HeaderMap, HeaderValue, header};
 use thiserror::Error;
 
 use zstd::Zstd;
@@ -70,6 +70,20 @@ pub fn packing(headers: &HeaderMap) -> Packing {
         }
     }
     packing
+}
+
+/// Whether a message's framing packs its body (RFC 9112 section 7): any coding besides `chunked`, which alone is taken off
+/// when it is read. Nobody here asks for one, and behind the framing nothing would tell of it any more.
+#[must_use]
+pub fn is_transfer_coded(headers: &HeaderMap) -> bool {
+    let mut lines = headers.get_all(header::TRANSFER_ENCODING).iter();
+    match (lines.next().map(HeaderValue::as_bytes), lines.next()) {
+        (None, _) => false,
+        (Some(_), Some(_)) => true,
+        (Some(coding), None) => {
+            !["chunked", "identity"].iter().any(|plain| coding.eq_ignore_ascii_case(plain.as_bytes()))
+        }
+    }
 }
 
 /// Takes the fields off that speak of the packed bytes: they are not true of what is passed on.

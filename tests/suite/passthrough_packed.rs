@@ -155,6 +155,39 @@ fn what_cannot_be_searched_is_withheld_where_a_credential_was_placed() {
     assert_eq!(desk.record().requests()[0].head.field("accept-encoding"), Some("compress"));
 }
 
+/// A coding of the framing goes off with the framing: an agent could not even tell that the body is packed.
+#[test]
+fn p7_what_the_framing_packs_is_not_shown_and_not_kept() {
+    let shop = Shop::open();
+    let sidecar = shop.home.serve();
+    let framed = |codings: &str| {
+        let whole = String::from("Transfer-Encoding: chunked");
+        let head = format!("Transfer-Encoding: {codings}");
+        let bytes = chunked("identity", &gzip(says().as_bytes()));
+        let at = bytes.windows(whole.len()).position(|at| at == whole.as_bytes()).unwrap();
+        [&bytes[..at], head.as_bytes(), &bytes[at + whole.len()..]].concat()
+    };
+    for (number, codings) in ["gzip, chunked", "gzip\r\nTransfer-Encoding: chunked"].iter().enumerate() {
+        shop.provider.on_read(Reply::raw(framed(codings)));
+        let read = sidecar.billing().ask("api.stripe.com", &Ask::get("/v1/refunds"));
+        read.assert_own(422, "oncegate_answer_withheld");
+        shop.provider.on_write(Reply::raw(framed(codings)));
+        let form = format!("payment_intent=pi_{number}&amount=100");
+        let effect = sidecar.billing().refund(None, &form).assert_unknown().effect();
+        let kept = sidecar.cli(&shop.home, "ops", &["effect", "show", &effect, "--json"]).json();
+        assert_eq!(kept["response"], serde_json::Value::Null, "{kept}");
+    }
+    // Without a credential it cannot be passed on as it came either.
+    let desk = Provider::tls(&[DESK]);
+    let home = Home::new(&Conf::default().host(DESK, desk.addr()));
+    let sidecar = home.serve();
+    desk.on_read(Reply::raw(framed("gzip, chunked")));
+    sidecar.billing().ask(DESK, &Ask::get("/")).assert_own(422, "oncegate_answer_withheld");
+    desk.on_read(Reply::raw(framed("Chunked")));
+    let passed = sidecar.billing().ask(DESK, &Ask::get("/"));
+    assert_eq!((passed.status, passed.body), (200, gzip(says().as_bytes())));
+}
+
 /// It carries no credential; who answers may know one all the same, from the requests before it.
 #[test]
 fn p7_the_answer_to_options_is_searched_too() {

@@ -4,7 +4,6 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use flate2::Compression;
 use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
-use http::HeaderValue;
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 
 use super::*;
@@ -129,5 +128,25 @@ fn what_the_field_says() {
             headers.append(header::CONTENT_ENCODING, HeaderValue::from_static(field));
         }
         assert_eq!(packing(&headers), is, "{fields:?}");
+    }
+}
+
+#[test]
+fn any_coding_of_the_framing_but_chunked_packs() {
+    for (fields, coded) in [
+        (&[][..], false),
+        (&["Chunked"], false),
+        (&["identity"], false),
+        (&["gzip, chunked"], true),
+        (&["gzip", "chunked"], true),
+        (&["chunked", "chunked"], true),
+        (&["chunked;q=1"], true),
+        (&["deflate"], true),
+    ] {
+        let mut headers = HeaderMap::new();
+        for field in fields {
+            headers.append(header::TRANSFER_ENCODING, HeaderValue::from_static(field));
+        }
+        assert_eq!(is_transfer_coded(&headers), coded, "{fields:?}");
     }
 }

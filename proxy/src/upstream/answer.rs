@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use http::response::Parts;
 use http::{HeaderMap, Response, header};
+use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::ext::ReasonPhrase;
 use oncegate_policy::exchange::{Answer, Exchange, Loss, Phase};
@@ -54,6 +55,9 @@ async fn read(
     prepared: &Prepared,
     deadline: Instant,
 ) -> Result<Vec<u8>, String> {
+    if unpack::is_transfer_coded(&head.headers) && !body.is_end_stream() {
+        return Err("the answer is in a transfer coding that nobody asked for".to_owned());
+    }
     let packing = unpack::packing(&head.headers);
     let mut unpacker = match packing {
         Packing::Known(coding) => Some(Unpacker::new(coding)),
