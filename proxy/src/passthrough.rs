@@ -195,7 +195,8 @@ fn answered(
         (false, Some(_)) => incoming.size_hint().exact().map(HeaderValue::from),
         (_, None) => None,
     };
-    let announced = trailers::announced(&parts.headers).filter(|_| head.wants_trailers && length.is_none());
+    let announced =
+        trailers::announced(&parts.headers, &scrubber).filter(|_| head.wants_trailers && length.is_none());
     parts.headers = passed_on(parts.headers, &scrubber);
     if let Some(phrase) = parts.extensions.remove::<ReasonPhrase>()
         && let Ok(phrase) = ReasonPhrase::try_from(scrubber.clean(phrase.as_bytes()).into_owned())
@@ -245,17 +246,20 @@ fn lost(write: bool, snapshot: &Snapshot, head: &Head) -> Result<Response<Body>,
 fn passed_on(headers: HeaderMap, scrubber: &Scrubber) -> HeaderMap {
     let (mut kept, _ours) = receive::end_to_end(headers);
     kept.remove(REPLAY);
-    if kept.values().any(|value| matches!(scrubber.clean(value.as_bytes()), Cow::Owned(_))) {
+    let shows = |(name, value): (&HeaderName, &HeaderValue)| {
+        scrubber.is_in_name(name.as_str()) || matches!(scrubber.clean(value.as_bytes()), Cow::Owned(_))
+    };
+    if kept.iter().any(shows) {
         kept = cleaned(&kept, scrubber);
     }
     kept.append(header::VIA, HeaderValue::from_static("1.1 oncegate"));
     kept
 }
 
-/// The same fields without secrets. One that is none any more without them is left out.
+/// The same fields without secrets. One that is none any more without them is left out, and one that is named so.
 fn cleaned(headers: &HeaderMap, scrubber: &Scrubber) -> HeaderMap {
     let mut kept = HeaderMap::with_capacity(headers.len().saturating_add(1));
-    for (name, value) in headers {
+    for (name, value) in headers.iter().filter(|(name, _)| !scrubber.is_in_name(name.as_str())) {
         let clean = scrubber.clean(value.as_bytes()).into_owned();
         if let Ok(clean) = HeaderValue::from_maybe_shared(Bytes::from(clean)) {
             kept.append(name, clean);

@@ -39,12 +39,21 @@ struct Rules {
     begins: [bool; 256],
     /// Bytes of the longest pattern.
     longest: usize,
+    /// Bytes of the shortest one.
+    shortest: usize,
 }
 
 #[derive(Clone)]
 struct Pattern {
     value: Zeroizing<Vec<u8>>,
     placeholder: Vec<u8>,
+}
+
+impl Pattern {
+    /// Whether it stands in there, in whatever case.
+    fn is_in(&self, bytes: &[u8]) -> bool {
+        bytes.windows(self.value.len()).any(|part| part.eq_ignore_ascii_case(&self.value))
+    }
 }
 
 impl Scrubber {
@@ -82,7 +91,8 @@ impl Scrubber {
             begins[usize::from(*first)] = true;
         }
         let longest = patterns.iter().map(|pattern| pattern.value.len()).max().unwrap_or(0);
-        Ok(Self { rules: Some(Arc::new(Rules { finder, patterns, begins, longest })) })
+        let shortest = patterns.iter().map(|pattern| pattern.value.len()).min().unwrap_or(0);
+        Ok(Self { rules: Some(Arc::new(Rules { finder, patterns, begins, longest, shortest })) })
     }
 
     /// Whether there is nothing to look for.
@@ -121,6 +131,15 @@ impl Scrubber {
             None => text.to_owned(),
             Some(rules) => rules.clean_text(text),
         }
+    }
+
+    /// Whether a field's name holds a secret. Names are told without case (RFC 9110 section 5.1), and came here in lower
+    /// case: what is left of a secret there is all that matters of it, or nearly. Such a field is not passed on.
+    #[must_use]
+    pub fn is_in_name(&self, name: &str) -> bool {
+        let Some(rules) = &self.rules else { return false };
+        // Nearly every name is shorter than every secret.
+        name.len() >= rules.shortest && rules.patterns.iter().any(|pattern| pattern.is_in(name.as_bytes()))
     }
 
     /// For an answer that is passed on as it comes. `keep_length` where a length was announced: the placeholder
@@ -239,6 +258,24 @@ mod tests {
         ] {
             assert_eq!(scrubber().clean_text(came), goes);
         }
+    }
+
+    #[test]
+    fn a_secret_is_found_in_a_name_in_whatever_case() {
+        let secret = Zeroizing::new("sk_test_Planted.1".to_owned());
+        let scrubber = Scrubber::new(&BTreeMap::from([("KEY".to_owned(), secret)])).unwrap();
+        for (name, found) in [
+            ("x-echo-sk_test_planted.1", true),
+            ("sk_test_planted.1", true),
+            // In hexadecimal.
+            ("x-736b5f746573745f506c616e7465642e31", true),
+            ("x-sk_test_planted", false),
+            ("content-type", false),
+            ("", false),
+        ] {
+            assert_eq!(scrubber.is_in_name(name), found, "{name}");
+        }
+        assert!(!Scrubber::default().is_in_name("sk_test_planted.1"));
     }
 
     #[test]

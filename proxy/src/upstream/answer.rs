@@ -113,9 +113,11 @@ impl Whole {
     }
 }
 
-/// Header fields as the law reads them: lower-case names, no secret. Values that are no text are left out.
+/// Header fields as the law reads them: lower-case names, no secret. Left out are values that are no text, and names that
+/// hold a secret.
 fn headers(map: &HeaderMap, scrubber: &Scrubber) -> Vec<(String, String)> {
     map.iter()
+        .filter(|(name, _)| !scrubber.is_in_name(name.as_str()))
         .filter_map(|(name, value)| {
             Some((name.as_str().to_owned(), scrubber.clean_text(value.to_str().ok()?)))
         })
