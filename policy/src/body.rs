@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use crate::fingerprint::digest_hex;
 use crate::form;
 use crate::json::{BodyFault, excerpt, strict};
+use crate::other_method::is_asked_by;
 
 /// How a body was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -114,11 +115,8 @@ fn members(value: Value) -> Map<String, Value> {
     }
 }
 
-/// The member by which some servers take a POST for another method.
-const METHOD_MEMBER: &str = "_method";
-
-/// Whether a body that was read into `members` asks for another method than that of its request (`_method`): as a
-/// parameter of a form, a member of JSON, or a part of a multipart body.
+/// Whether a body that was read into `members` asks for another method than that of its request (`_method` and the like):
+/// as a parameter of a form, a member of JSON, or a part of a multipart body.
 ///
 /// Parts are looked for without the boundary, which readers take from different places: each line that could be the
 /// `Content-Disposition` of a part counts.
@@ -126,11 +124,12 @@ const METHOD_MEMBER: &str = "_method";
 pub fn asks_for_another_method(content_type: Option<&str>, bytes: &[u8], members: &Value) -> bool {
     let essence = content_type.unwrap_or_default().trim_start().as_bytes();
     let multipart = essence.get(..10).is_some_and(|start| start.eq_ignore_ascii_case(b"multipart/"));
-    members.get(METHOD_MEMBER).is_some() || (multipart && has_part(bytes, METHOD_MEMBER))
+    let member = members.as_object().is_some_and(|members| members.keys().any(|name| is_asked_by(name)));
+    member || (multipart && has_part_that_asks(bytes))
 }
 
-/// Whether a field that names a part holds this word.
-fn has_part(bytes: &[u8], wanted: &str) -> bool {
+/// Whether a field that names a part holds the name of such a parameter.
+fn has_part_that_asks(bytes: &[u8]) -> bool {
     const FIELD: &[u8] = b"content-disposition";
     let mut in_field = false;
     for line in bytes.split(|byte| matches!(byte, b'\r' | b'\n')).filter(|line| !line.is_empty()) {
@@ -138,18 +137,19 @@ fn has_part(bytes: &[u8], wanted: &str) -> bool {
         let named = begins.get(..FIELD.len()).is_some_and(|start| start.eq_ignore_ascii_case(FIELD));
         // A line that begins with white space goes on with the field before it.
         in_field = named || (in_field && begins.len() < line.len());
-        if in_field && has_word(line, wanted) {
+        if in_field && has_word_that_asks(line) {
             return true;
         }
     }
     false
 }
 
-/// Whether a word stands in a field's line by itself, quoted or not, escaped or not.
-fn has_word(line: &[u8], wanted: &str) -> bool {
+/// Whether such a name stands in a field's line by itself, quoted or not, escaped or not.
+fn has_word_that_asks(line: &[u8]) -> bool {
     let unescaped: Vec<u8> = line.iter().copied().filter(|byte| *byte != b'\\').collect();
     let separates = |byte: &u8| byte.is_ascii_whitespace() || b";,:\"'=?".contains(byte);
-    unescaped.split(separates).any(|word| percent_encoding::percent_decode(word).eq(wanted.bytes()))
+    let decoded = |word| percent_encoding::percent_decode(word).decode_utf8_lossy();
+    unescaped.split(separates).any(|word| is_asked_by(&decoded(word)))
 }
 
 fn opaque(bytes: &[u8]) -> Value {

@@ -27,6 +27,7 @@ pub mod fingerprint;
 pub mod form;
 pub mod identity;
 pub mod json;
+pub mod other_method;
 pub mod path;
 pub mod query;
 pub mod router;

@@ -11,6 +11,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use oncegate_policy::authority::Authority;
 use oncegate_policy::caller::CallerName;
+use oncegate_policy::other_method;
 use oncegate_policy::path::{Ambiguity, CanonicalPath};
 use oncegate_policy::query;
 use oncegate_policy::refusal::{Code, Refusal};
@@ -123,7 +124,8 @@ pub fn head(parts: http::request::Parts, via: Arc<Via>) -> Result<Head, Refusal>
         .map_err(|fault| ambiguous(format!("The path is ambiguous: {fault}.")))?;
     let query =
         query::parse(raw_query).map_err(|fault| ambiguous(format!("The query is ambiguous: {fault}.")))?;
-    if query.iter().any(|(name, _)| name == "_method") {
+    let own = parts.method.as_str();
+    if query.iter().any(|(name, value)| other_method::is_asked_in_query(name, value, own)) {
         return Err(ambiguous("The query asks for another method than the request line.".to_owned()));
     }
     let wants_trailers = trailers::wanted(&parts.headers);

@@ -79,6 +79,37 @@ fn a_body_that_names_a_method_is_refused() {
     assert_eq!(ask(&sidecar, &multipart(innocent)).status, 200);
 }
 
+/// Servers read the names of the fields among parameters too, in whatever case, and some take `method` itself.
+#[test]
+fn a_parameter_that_asks_for_another_method_is_refused_under_each_of_its_names() {
+    let provider = Provider::tls(&[DESK]);
+    let action = format!("[actions.open]\nmethod = \"POST\"\nurl = \"https://{DESK}/v1/tickets\"\n");
+    let home = Home::new(&Conf::default().host(DESK, provider.addr()).with(&action));
+    let sidecar = home.serve();
+    let names =
+        ["_method", "_Method", "_HttpMethod", "X-HTTP-Method-Override", "x_http_method", "X-Method-Override"];
+    for name in names {
+        let query = format!("/v1/tickets?{name}=DELETE");
+        for asked in [
+            Ask::get(&query),
+            Ask::json(&query, &ticket("printer")),
+            Ask::form("/v1/tickets", &format!("title=printer&{name}=DELETE")),
+            Ask::json("/v1/tickets", &format!(r#"{{"title":"printer","{name}":"DELETE"}}"#)),
+            multipart(&format!("Content-Disposition: form-data; name=\"{name}\"")),
+        ] {
+            ask(&sidecar, &asked).assert_refused(403, "oncegate_ambiguous");
+        }
+    }
+    ask(&sidecar, &Ask::get("/v1/tickets?method=post")).assert_refused(403, "oncegate_ambiguous");
+    ask(&sidecar, &Ask::json("/v1/tickets?Method=delete", "{}")).assert_refused(403, "oncegate_ambiguous");
+    assert!(provider.record().requests().is_empty(), "{:?}", provider.record().requests());
+    // What names no method, or the request's own, is a parameter like any other.
+    assert_eq!(ask(&sidecar, &Ask::get("/v1/tickets?method=card")).status, 200);
+    assert_eq!(ask(&sidecar, &Ask::get("/v1/tickets?method=get")).status, 200);
+    let call = r#"{"title":"printer","method":"delete"}"#;
+    assert_eq!(ask(&sidecar, &Ask::json("/v1/tickets", call)).status, 200);
+}
+
 /// Many servers bind members whatever their case, and the last one wins.
 #[test]
 fn a_member_in_another_case_than_the_judged_one_is_refused() {
