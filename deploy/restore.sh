@@ -57,6 +57,9 @@ intact "$backup/oncegate.db" || fail "the evidence chain of $backup is broken"
 taken_at=$(sed -n 's/^taken_at=//p' "$backup/backup.env")
 [ -n "$taken_at" ] || fail "$backup/backup.env does not say when it was taken"
 
+# Through a link it is the database itself that is replaced, and the lock beside it that the sidecar holds.
+[ ! -L "$database" ] || database=$(readlink -f "$database")
+
 # The sidecar holds this lock for life. It is held here until the end, so that none starts half-way.
 exec 9>>"$database-lock"
 flock --nonblock 9 || fail "a sidecar runs on $database: stop it first"

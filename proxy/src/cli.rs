@@ -2,6 +2,7 @@
 
 mod approvals;
 mod audit;
+mod beside;
 mod catalog;
 mod check;
 mod client;

@@ -69,14 +69,15 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// What was seen of one attempt, once.
+    /// What was seen of one attempt, once. `false`: it was called interrupted meanwhile, and keeps that end; what was seen
+    /// after it is kept as evidence by whoever saw it.
     pub(crate) fn end_attempt(
         &self,
         effect: &Effect,
         attempt: i64,
         seen: &Seen,
         now: Timestamp,
-    ) -> Result<(), Fault> {
+    ) -> Result<bool, Fault> {
         let (step, cause, status) = seen.columns();
         let columns =
             params![attempt, now.0, seen.verdict.word(), seen.word(), step, cause, status, seen.digest()];
@@ -89,16 +90,17 @@ impl Tx<'_> {
             match insert.execute(columns) {
                 // An earlier version has begun it with a row.
                 Err(error) if is_there(&error) => {}
-                done => return Ok(done.map(drop)?),
+                done => return Ok(done? == 1),
             }
         }
-        self.connection
+        let ended = self
+            .connection
             .prepare_cached(
                 "UPDATE attempt SET ended_at = ?2, verdict = ?3, seen = ?4, step = ?5, cause = ?6, status = ?7, digest = ?8
-                 WHERE key = ?1",
+                 WHERE key = ?1 AND ended_at IS NULL",
             )?
             .execute(columns)?;
-        Ok(())
+        Ok(ended == 1)
     }
 
     /// The key of an effect's next attempt that is no dispatch. `None` when there is none left, and for a look that

@@ -22,6 +22,7 @@ pub mod failpoint;
 pub mod halt;
 pub mod limits;
 pub mod list;
+pub mod lock;
 pub mod look;
 pub mod open;
 pub mod plain;
@@ -96,7 +97,7 @@ struct Inner {
     schedule: Schedule,
     keep_responses: Duration,
     queue_capacity: usize,
-    _lock: open::Lock,
+    _lock: lock::Lock,
 }
 
 impl Store {

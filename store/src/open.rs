@@ -1,6 +1,6 @@
 //! Opening: one sidecar per database, every setting that durability rests on asserted, no scan.
 
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -17,6 +17,7 @@ use crate::claim::Living;
 use crate::error::OpenError;
 use crate::events::Head;
 use crate::failpoint::{self, Plant};
+use crate::lock::{self, Lock};
 use crate::queue::Queue;
 use crate::read::Reader;
 use crate::writer::{Setting, Writer};
@@ -36,10 +37,10 @@ impl Store {
     /// Another sidecar runs on it, or the file cannot be used safely.
     pub fn open(options: StoreOptions, owner: OwnerId, now: Timestamp) -> Result<Self, OpenError> {
         let opened = Opened::new(&options, owner, now)?;
-        let reader = Reader::open(&options.path)?;
-        let Opened { lock, connection, setting, head } = opened;
+        let reader = Reader::open(&opened.path)?;
+        let Opened { lock, path, connection, setting, head } = opened;
         let shared = Shared::of(&setting);
-        let writer = Writer::start(connection, options.path.clone(), setting, head)?;
+        let writer = Writer::start(connection, path, setting, head)?;
         Ok(shared.store(writer, reader, lock, &options))
     }
 
@@ -52,8 +53,8 @@ impl Store {
         owner: OwnerId,
         now: Timestamp,
     ) -> Result<(Self, Hand), OpenError> {
-        let Opened { lock, connection, setting, head } = Opened::new(&options, owner, now)?;
-        let reading = Reading::of(&options.path);
+        let Opened { lock, path, connection, setting, head } = Opened::new(&options, owner, now)?;
+        let reading = Reading::of(&path);
         let filled = Arc::new(Notify::new());
         let looks = Arc::new(Queue::by_hand(Arc::clone(&filled)));
         let reader = Reader::by_hand(Arc::clone(&looks));
@@ -68,6 +69,8 @@ impl Store {
 /// A database that this run has for itself.
 struct Opened {
     lock: Lock,
+    /// By its own name.
+    path: PathBuf,
     connection: Connection,
     setting: Setting,
     head: Head,
@@ -75,12 +78,12 @@ struct Opened {
 
 impl Opened {
     fn new(options: &StoreOptions, owner: OwnerId, now: Timestamp) -> Result<Self, OpenError> {
-        let path = &options.path;
-        let lock = Lock::of(path)?;
-        create(path)?;
-        let mut connection = writing(path)?;
-        upgrade(&mut connection, path)?;
-        let failed = |source| OpenError::database("open", path, source);
+        lock::create(&options.path)?;
+        let path = lock::own_name(&options.path);
+        let lock = Lock::of(&path)?;
+        let mut connection = writing(&path)?;
+        upgrade(&mut connection, &path)?;
+        let failed = |source| OpenError::database("open", &path, source);
         connection
             .execute("INSERT INTO run (id, started_at) VALUES (?1, ?2)", params![owner.as_str(), now.0])
             .map_err(failed)?;
@@ -93,7 +96,7 @@ impl Opened {
             living: Arc::default(),
             living_plain: Arc::default(),
         };
-        Ok(Self { lock, connection, setting, head })
+        Ok(Self { lock, path, connection, setting, head })
     }
 }
 
@@ -156,54 +159,6 @@ impl Shared {
         };
         Store { inner: Arc::new(inner) }
     }
-}
-
-/// Held for life, in a file of its own, so that readers of the database are never locked out. The operating system gives
-/// it up when the process ends, however it ends.
-///
-/// Given up by name, and not by closing the file alone: a program that another thread is starting at this instant has
-/// inherited the file, and would hold the lock until it runs.
-pub(crate) struct Lock(File);
-
-impl Lock {
-    fn of(path: &Path) -> Result<Self, OpenError> {
-        let mut name = path.as_os_str().to_owned();
-        name.push("-lock");
-        let name = PathBuf::from(name);
-        let failed = |step| {
-            let name = name.clone();
-            move |source| OpenError::File { step, path: name, source }
-        };
-        let file = private().open(&name).map_err(failed("create"))?;
-        match file.try_lock() {
-            Ok(()) => Ok(Self(file)),
-            Err(std::fs::TryLockError::WouldBlock) => Err(OpenError::Locked { path: path.to_owned() }),
-            Err(std::fs::TryLockError::Error(source)) => Err(failed("lock")(source)),
-        }
-    }
-}
-
-impl Drop for Lock {
-    fn drop(&mut self) {
-        if let Err(error) = self.0.unlock() {
-            tracing::warn!(%error, "the lock of the database is given up when its last holder ends");
-        }
-    }
-}
-
-/// Made by us before SQLite opens it, so that it is never readable for others, even for an instant; SQLite gives
-/// its log the same mode.
-fn create(path: &Path) -> Result<(), OpenError> {
-    let made = private().open(path).map(drop);
-    made.map_err(|source| OpenError::File { step: "create", path: path.to_owned(), source })
-}
-
-fn private() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options
 }
 
 /// A connection that may write, with every setting that durability rests on asserted.
@@ -318,7 +273,7 @@ mod tests {
     fn only_what_follows_an_upgrade_is_kept_in_memory() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("once.db");
-        create(&path).unwrap();
+        lock::create(&path).unwrap();
         let mut connection = writing(&path).unwrap();
         let kept = |connection: &Connection| {
             connection.pragma_query_value(None, "temp_store", |row| row.get::<_, i64>(0)).unwrap()
@@ -326,18 +281,5 @@ mod tests {
         assert_eq!(kept(&connection), 0);
         upgrade(&mut connection, &path).unwrap();
         assert_eq!(kept(&connection), 2);
-    }
-
-    /// As a program has that is being started by another thread just then.
-    #[test]
-    fn a_lock_that_was_inherited_outlives_nobody() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("once.db");
-        let lock = Lock::of(&path).unwrap();
-        let inherited = lock.0.try_clone().unwrap();
-        assert!(matches!(Lock::of(&path), Err(OpenError::Locked { .. })));
-        drop(lock);
-        assert!(Lock::of(&path).is_ok());
-        drop(inherited);
     }
 }

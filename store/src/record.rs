@@ -309,7 +309,9 @@ pub(crate) fn end_dispatch(
     seen: &Seen,
     now: Timestamp,
 ) -> Result<(), Fault> {
-    tx.end_attempt(effect, attempt, seen, now)?;
+    if !tx.end_attempt(effect, attempt, seen, now)? {
+        return Ok(());
+    }
     let view = &mut effect.view;
     (view.last_loss, view.never_sent) = match &seen.exchange {
         SeenExchange::NotSent(proof) => (None, Some(proof.clone())),

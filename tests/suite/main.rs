@@ -57,6 +57,7 @@ mod law_resolve;
 mod listener;
 mod lost_refund;
 mod matching;
+mod neighbours;
 mod names_of_fields;
 mod observed;
 mod other_readings;

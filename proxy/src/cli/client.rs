@@ -1,5 +1,6 @@
 //! A small client of the control API: one request, one connection, never a second try.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,8 +18,9 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
+use super::Common;
+use super::beside::{control_file, is_abandoned};
 use super::exit::{Exit, Stop, chain};
-use super::{Common, serve};
 use crate::task;
 use crate::upstream::wire::Stream;
 
@@ -190,30 +192,45 @@ fn trust(ca: Option<&Path>) -> Result<Arc<ClientConfig>, Stop> {
 /// Where the configuration says that the API is, and its certificate's file where it speaks TLS.
 fn configured(common: &Common) -> Result<(Authority, Option<PathBuf>), Stop> {
     let loaded = super::load(common)?;
-    let mut listen = loaded.config.control.listen;
+    let mut listen = match running_address(&loaded.database())? {
+        Some(running) => running,
+        None => loaded.config.control.listen,
+    };
     if listen.port() == 0 {
-        let file = serve::control_file(&loaded.database());
-        listen = running_address(&file)?;
+        return Err(nobody("none says where"));
     }
     if listen.ip().is_unspecified() {
         listen.set_ip(if listen.is_ipv4() {
-            std::net::Ipv4Addr::LOCALHOST.into()
+            IpAddr::from(Ipv4Addr::LOCALHOST)
         } else {
-            std::net::Ipv6Addr::LOCALHOST.into()
+            Ipv6Addr::LOCALHOST.into()
         });
     }
     let certificate = loaded.config.control.tls.as_ref().map(|tls| loaded.resolve(&tls.cert));
     Ok((Authority { host: listen.ip().to_string(), port: listen.port() }, certificate))
 }
 
-fn running_address(file: &Path) -> Result<std::net::SocketAddr, Stop> {
-    let text = std::fs::read_to_string(file).map_err(|error| {
-        Stop::usage(format!(
-            "no sidecar of this configuration runs ({}: {error})\nStart one with `oncegate serve`, or set ONCEGATE_URL.",
-            file.display()
-        ))
-    })?;
-    text.trim().parse().map_err(|_| Stop::usage(format!("{} holds no address", file.display())))
+/// Where the sidecar that holds this database says that its API listens. `None` where that cannot be seen: the database
+/// is not there to be read.
+fn running_address(database: &Path) -> Result<Option<SocketAddr>, Stop> {
+    let file = control_file(database);
+    let text = match std::fs::read_to_string(&file) {
+        Ok(text) => text,
+        // Whoever listens where the configuration says holds another one.
+        Err(_) if database.exists() => return Err(nobody("none holds its database")),
+        Err(_) => return Ok(None),
+    };
+    if is_abandoned(database) {
+        return Err(nobody("the one that held its database ended without a word"));
+    }
+    let address = text.trim().parse();
+    address.map(Some).map_err(|_| Stop::usage(format!("{} holds no address", file.display())))
+}
+
+fn nobody(why: &str) -> Stop {
+    Stop::usage(format!(
+        "no sidecar of this configuration runs ({why})\nStart one with `oncegate serve`, or set ONCEGATE_URL."
+    ))
 }
 
 /// `http://host:port/prefix`, or `https`: whether it is, the authority and the prefix.

@@ -16,6 +16,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use super::beside::{OwnFile, run_socket};
 use super::exit::Stop;
 use crate::peer;
 use crate::run_port::{RunPort, RunPorts};
@@ -62,15 +63,13 @@ enum Reply {
 
 /// The open desk; closed, and its socket removed, when dropped.
 pub(crate) struct Desk {
-    path: PathBuf,
+    _socket: OwnFile,
     task: JoinHandle<()>,
 }
 
 impl Drop for Desk {
     fn drop(&mut self) {
         self.task.abort();
-        // If it is gone already, so much the better.
-        drop(std::fs::remove_file(&self.path));
     }
 }
 
@@ -130,21 +129,22 @@ fn issue(sidecar: &Sidecar, place: &Place, caller: &CallerName) -> Option<Gate> 
     Some(Gate { proxy, bundle, ca, token, own_port: None })
 }
 
-fn socket(database: &Path) -> PathBuf {
-    database.with_file_name("run.sock")
-}
-
 /// Opens the desk of a running sidecar. The database's lock is held, so a socket that is there is a dead one.
 pub(crate) fn open(database: &Path, running: &Running) -> io::Result<Desk> {
-    let path = socket(database);
-    let listener = bind_private(&path)?;
+    let path = run_socket(database);
+    let (listener, socket) = bind_private(&path).inspect_err(|_| {
+        // One that is left there says that nobody holds the database.
+        drop(std::fs::remove_file(&path));
+    })?;
     let task = task::start(serve(listener, Arc::downgrade(running.sidecar()), Place::of(running)));
-    Ok(Desk { path, task })
+    Ok(Desk { _socket: socket, task })
 }
 
 /// Binds in a directory that nobody else may enter, and moves the socket out once its mode is right: it is never
 /// open to others, even for an instant.
-fn bind_private(path: &Path) -> io::Result<UnixListener> {
+fn bind_private(path: &Path) -> io::Result<(UnixListener, OwnFile)> {
+    // Nobody could connect to a name that is too long.
+    std::os::unix::net::SocketAddr::from_pathname(path)?;
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let private = tempfile::Builder::new()
         .prefix(".og-")
@@ -153,8 +153,9 @@ fn bind_private(path: &Path) -> io::Result<UnixListener> {
     let hidden = private.path().join("s");
     let listener = UnixListener::bind(&hidden)?;
     std::fs::set_permissions(&hidden, std::fs::Permissions::from_mode(0o600))?;
+    let socket = OwnFile::of(path, &std::fs::symlink_metadata(&hidden)?);
     std::fs::rename(&hidden, path)?;
-    Ok(listener)
+    Ok((listener, socket))
 }
 
 /// Holds the sidecar weakly: a desk that is still being closed must not keep the database open.
@@ -226,7 +227,7 @@ pub(crate) async fn ask(
     caller: &CallerName,
     own_port: bool,
 ) -> Result<Option<Attached>, Stop> {
-    let Ok(mut stream) = UnixStream::connect(socket(database)).await else { return Ok(None) };
+    let Ok(mut stream) = UnixStream::connect(run_socket(database)).await else { return Ok(None) };
     let failed = |error: io::Error| Stop::failed(format!("the running sidecar did not answer: {error}"));
     write_line(&mut stream, &Ask { caller: caller.to_string(), own_port }).await.map_err(failed)?;
     match read_line::<Reply>(&mut stream).await.map_err(failed)? {
@@ -254,9 +255,12 @@ mod tests {
     #[tokio::test]
     async fn the_socket_is_private_and_replaces_a_dead_one() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("run.sock");
-        drop(bind_private(&path).unwrap());
-        let listener = bind_private(&path).unwrap();
+        let path = dir.path().join("once.db-run");
+        let (dead, left) = bind_private(&path).unwrap();
+        drop(dead);
+        let (listener, _socket) = bind_private(&path).unwrap();
+        // The end of the one before takes nothing away from this one.
+        drop(left);
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
         let (asking, answering) = tokio::join!(UnixStream::connect(&path), listener.accept());

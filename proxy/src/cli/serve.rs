@@ -12,6 +12,7 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use super::beside::{OwnFile, control_file};
 use super::desk::{self, Desk};
 use super::exit::{Exit, Stop, chain};
 use super::{Common, print, shims};
@@ -79,18 +80,15 @@ fn announce(
     ready_file: Option<&Path>,
 ) -> Result<Files, Stop> {
     shims::write(trust_dir)?;
-    let mut files = Files { paths: Vec::new(), _desk: None, _watching: Some(ears.attend(running.sidecar())) };
-    let control_file = control_file(database);
-    publish(&control_file, &format!("{}\n", running.control_addr()))?;
-    files.paths.push(control_file);
+    let mut files = Files { own: Vec::new(), _desk: None, _watching: Some(ears.attend(running.sidecar())) };
+    files.own.push(publish(&control_file(database), &format!("{}\n", running.control_addr()))?);
     match desk::open(database, running) {
         Ok(desk) => files._desk = Some(desk),
         // A path that is too long for a socket, most often. Everything but attaching works without it.
         Err(error) => tracing::warn!(%error, "`oncegate run` cannot attach to this sidecar"),
     }
     if let Some(path) = ready_file {
-        publish(path, &format!("{}\n", addresses(running)))?;
-        files.paths.push(path.to_owned());
+        files.own.push(publish(path, &format!("{}\n", addresses(running)))?);
     }
     Ok(files)
 }
@@ -110,24 +108,13 @@ fn ports(own: &OwnPorts) -> Value {
     named.into_iter().filter_map(|(name, at)| Some((name.to_owned(), json!(at?.to_string())))).collect()
 }
 
-/// Where a running sidecar says where its API listens, since port 0 is allowed: beside its database.
-pub(crate) fn control_file(database: &Path) -> PathBuf {
-    database.with_file_name("control.addr")
-}
-
-/// Files that are true only while the sidecar runs; removed when dropped.
+/// Files that are true only while the sidecar runs. Each goes by itself when this is dropped.
 pub(crate) struct Files {
-    paths: Vec<PathBuf>,
+    own: Vec<OwnFile>,
     /// Closes by itself.
     _desk: Option<Desk>,
     /// Ends by itself.
     _watching: Option<Watching>,
-}
-
-impl Drop for Files {
-    fn drop(&mut self) {
-        self.paths.iter().for_each(|path| remove(path));
-    }
 }
 
 fn remove(path: &Path) {
@@ -136,7 +123,7 @@ fn remove(path: &Path) {
 }
 
 /// Puts a file in place whole, mode 0600: a reader sees the old one, none, or this one.
-pub(crate) fn publish(path: &Path, text: &str) -> Result<(), Stop> {
+fn publish(path: &Path, text: &str) -> Result<OwnFile, Stop> {
     let directory = match path.parent() {
         Some(directory) if !directory.as_os_str().is_empty() => directory,
         Some(_) | None => Path::new("."),
@@ -144,11 +131,11 @@ pub(crate) fn publish(path: &Path, text: &str) -> Result<(), Stop> {
     let write = || {
         let mut file = tempfile::Builder::new().prefix(".oncegate-").tempfile_in(directory)?;
         file.write_all(text.as_bytes())?;
-        file.persist(path).map_err(|error| error.error)
+        let own = OwnFile::of(path, &file.as_file().metadata()?);
+        file.persist(path).map_err(|error| error.error)?;
+        Ok(own)
     };
-    write()
-        .map(drop)
-        .map_err(|error: std::io::Error| Stop::usage(format!("cannot write {}: {error}", path.display())))
+    write().map_err(|error: std::io::Error| Stop::usage(format!("cannot write {}: {error}", path.display())))
 }
 
 /// The signals that ask a process to end.
@@ -184,11 +171,11 @@ mod tests {
     fn a_published_file_is_whole_private_and_gone_afterwards() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("ready.json");
-        publish(&path, "{}\n").unwrap();
+        let own = publish(&path, "{}\n").unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "{}\n");
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
-        drop(Files { paths: vec![path.clone()], _desk: None, _watching: None });
+        drop(Files { own: vec![own], _desk: None, _watching: None });
         assert!(!path.exists());
     }
 }

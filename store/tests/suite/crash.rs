@@ -45,6 +45,27 @@ async fn a_claim_that_is_dropped_is_swept_in_the_same_run() {
     assert_eq!(detail.attempts[0].seen.as_deref(), Some("lost"));
 }
 
+/// As by a second sidecar that took the first one for ended.
+#[tokio::test]
+async fn p3_an_answer_counts_although_somebody_has_called_its_dispatch_interrupted() {
+    let memory = Memory::new();
+    memory.store.sync_limits(vec![limit("cap", Period::Day, 1_000)], NOON).await.unwrap();
+    let (permit, effect) = memory.granted(memory.refund("pi_1", 600), NOON).await;
+    let claim = permit.spend();
+    memory.store.mark_unknown(&claim, "no answer", NOON).await.unwrap();
+    let interrupted = "UPDATE attempt SET ended_at = started_at + 1, verdict = 'unknown', seen = 'lost',
+        step = 'interrupted', cause = 'the process that sent it ended' WHERE ended_at IS NULL";
+    assert_eq!(memory.shell().execute(interrupted, []).unwrap(), 1);
+    memory.record(claim, &answered(200), NOON.plus(HOUR)).await;
+    let detail = memory.store.effect(&effect.id).await.unwrap().unwrap();
+    assert_eq!(word(&detail.view), ("succeeded", "acknowledged", "unverified"));
+    assert_eq!(detail.attempts[0].seen.as_deref(), Some("lost"), "what stood of the attempt stands");
+    let last = detail.evidence.last().unwrap();
+    assert!(last.text.contains("late, 3600 s after") && last.text.contains("answered 200"), "{last:?}");
+    assert_eq!(memory.used("cap", NOON).await, (600, 0, 0, 400));
+    assert_eq!(memory.store.verify_chain().await.unwrap().fault, None);
+}
+
 #[tokio::test]
 async fn a_caller_that_goes_away_leaves_no_dispatch_behind() {
     let memory = Memory::new();
