@@ -5,6 +5,7 @@
 //! configuration it began with.
 
 pub mod differences;
+mod edits;
 pub mod watch;
 
 use std::path::{Path, PathBuf};
@@ -18,10 +19,11 @@ use thiserror::Error;
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::task::JoinError;
 
-use crate::durable;
 use crate::load::{self, LoadError, Loaded, Text};
 use crate::state::{Sidecar, Snapshot, SnapshotError};
 use differences::Difference;
+pub use edits::{ManagedEdit, Prepared};
+use edits::{before, edit, put_back};
 
 /// What a sidecar knows of the files that it was configured from.
 pub struct Files {
@@ -98,7 +100,7 @@ pub enum ReplaceError {
     /// The files on disk have faults of their own: nothing can be judged on top of them.
     #[error("the configuration on disk has faults of its own")]
     Standing(Vec<Fault>),
-    /// A file could not be written. What was written before it stays, and counts with the next reload.
+    /// A file could not be written. What was written before it was put back, as far as the log says nothing else.
     #[error("managed/{file} could not be written")]
     Write {
         /// Which.
@@ -109,15 +111,6 @@ pub enum ReplaceError {
     /// It was not taken for another reason.
     #[error("the edited configuration was not taken")]
     Reload(#[from] ReloadError),
-}
-
-/// One file of `managed/` as it is to be.
-#[derive(Clone, Debug)]
-pub struct ManagedEdit {
-    /// Its name, `actions.toml` for example.
-    pub file: &'static str,
-    /// All of its text; `None` removes it.
-    pub text: Option<String>,
 }
 
 /// Reads the configuration again and takes it.
@@ -139,7 +132,7 @@ pub async fn take(sidecar: &Arc<Sidecar>, loaded: Loaded) -> Result<Reloaded, Re
 /// Judges the whole configuration with some edits in `managed/`, writes them, and takes it.
 ///
 /// # Errors
-/// Why nothing was written, or, from [`ReplaceError::Write`] on, what did not come after it.
+/// Why nothing was changed.
 pub async fn replace_managed(
     sidecar: &Arc<Sidecar>,
     edits: Vec<ManagedEdit>,
@@ -152,13 +145,6 @@ pub async fn replace_managed(
 pub struct Turn<'a> {
     sidecar: &'a Arc<Sidecar>,
     last: MutexGuard<'a, Last>,
-}
-
-/// An edit that was judged and is good.
-pub struct Prepared {
-    ready: Ready,
-    folder: PathBuf,
-    edits: Vec<ManagedEdit>,
 }
 
 /// A configuration that can be taken.
@@ -194,10 +180,11 @@ impl<'a> Turn<'a> {
         result.map(Option::unwrap_or_default)
     }
 
-    /// The same, unless the texts are those that were judged last.
-    async fn reload_if_changed(&mut self) {
+    /// The same, unless the texts are those that were judged last. `false`: they are good, and could not be taken yet.
+    async fn reload_if_changed(&mut self) -> bool {
         let result = self.read_and_take(true).await;
         self.say(result.as_ref().map(Option::as_ref));
+        !matches!(result, Err(ReloadError::Limits(_)))
     }
 
     async fn read_and_take(&mut self, only_if_changed: bool) -> Result<Option<Reloaded>, ReloadError> {
@@ -207,9 +194,14 @@ impl<'a> Turn<'a> {
         if only_if_changed && digest == self.last.digest {
             return Ok(None);
         }
-        self.last.digest = digest;
+        let before = std::mem::replace(&mut self.last.digest, digest);
         let ready = self.ready(texts).await?;
-        self.swap(ready).await.map(Some)
+        let taken = self.swap(ready).await;
+        if taken.is_err() {
+            // They were judged, and are good: they are news until they are taken.
+            self.last.digest = before;
+        }
+        taken.map(Some)
     }
 
     /// As [`replace_managed`].
@@ -218,8 +210,26 @@ impl<'a> Turn<'a> {
     /// As [`replace_managed`].
     pub async fn replace_managed(&mut self, edits: Vec<ManagedEdit>) -> Result<Reloaded, ReplaceError> {
         let prepared = self.prepare(edits).await?;
+        self.write_and_finish(prepared).await
+    }
+
+    /// Writes what was prepared, and takes it. If it cannot be taken, the files are put back.
+    ///
+    /// # Errors
+    /// Why nothing was changed.
+    pub async fn write_and_finish(&mut self, prepared: Prepared) -> Result<Reloaded, ReplaceError> {
         prepared.write().await?;
-        self.finish(prepared).await
+        let Prepared { ready, folder, before, .. } = prepared;
+        match self.swap(ready).await {
+            Ok(reloaded) => {
+                log(&reloaded);
+                Ok(reloaded)
+            }
+            Err(error) => {
+                put_back(folder, before).await;
+                Err(error.into())
+            }
+        }
     }
 
     /// Judges edits. Writes nothing: what has to be recorded before the files can be recorded now.
@@ -233,7 +243,10 @@ impl<'a> Turn<'a> {
         let standing = read.await.map_err(ReloadError::from)?.map_err(ReloadError::from)?;
         let edited = edit(&standing, &folder, &edits);
         match self.ready(edited).await {
-            Ok(ready) => Ok(Prepared { ready, folder, edits }),
+            Ok(ready) => {
+                let before = before(&standing, &folder, &edits);
+                Ok(Prepared { ready, folder, edits, before })
+            }
             Err(ReloadError::Load(LoadError::Faults(faults))) => {
                 match load::judge(&self.sidecar.files.file, &standing) {
                     Err(LoadError::Faults(own)) => Err(ReplaceError::Standing(own)),
@@ -247,12 +260,13 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Takes what was prepared and written.
-    ///
-    /// # Errors
-    /// The limits could not be recorded: the files are written, and count with the next reload.
-    pub async fn finish(&mut self, prepared: Prepared) -> Result<Reloaded, ReplaceError> {
-        Ok(self.swap(prepared.ready).await.inspect(log)?)
+    /// Takes what was prepared, written and recorded. What is in the way of the rest of the configuration is logged: the
+    /// files count, and are read again until they are taken.
+    pub async fn finish(&mut self, prepared: Prepared) {
+        match self.swap(prepared.ready).await {
+            Ok(reloaded) => log(&reloaded),
+            Err(error) => self.say(Err(&error)),
+        }
     }
 
     async fn ready(&self, texts: Vec<Text>) -> Result<Ready, ReloadError> {
@@ -301,42 +315,6 @@ impl<'a> Turn<'a> {
             }
         }
     }
-}
-
-impl Prepared {
-    /// Writes the files, each whole and durable, in the order of the edits.
-    ///
-    /// # Errors
-    /// The first that could not be written.
-    pub async fn write(&self) -> Result<(), ReplaceError> {
-        let (folder, edits) = (self.folder.clone(), self.edits.clone());
-        let write = move || {
-            for ManagedEdit { file, text } in edits {
-                let written = match text {
-                    Some(text) => durable::write(&folder, file, text.as_bytes()),
-                    None => durable::remove(&folder, file),
-                };
-                written.map_err(|source| ReplaceError::Write { file, source })?;
-            }
-            Ok(())
-        };
-        tokio::task::spawn_blocking(write).await.map_err(ReloadError::from)?
-    }
-}
-
-/// The texts as they will be: `managed/` is read last, so what is new there comes last.
-fn edit(standing: &[Text], folder: &Path, edits: &[ManagedEdit]) -> Vec<Text> {
-    let named = |edit: &ManagedEdit| folder.join(edit.file).display().to_string();
-    let untouched = |text: &&Text| !edits.iter().any(|edit| named(edit) == text.name);
-    let kept = standing.iter().filter(untouched).cloned();
-    let edited = edits.iter().filter_map(|edit| Some(Text { name: named(edit), text: edit.text.clone()? }));
-    let mut texts: Vec<Text> = kept.chain(edited).collect();
-    let managed = texts.iter().position(|text| Path::new(&text.name).parent() == Some(folder));
-    // As `load::read` sorts them: the same texts must have the same digest.
-    if let Some(managed) = texts.get_mut(managed.unwrap_or(usize::MAX)..) {
-        managed.sort_by(|one, other| Path::new(&one.name).cmp(Path::new(&other.name)));
-    }
-    texts
 }
 
 /// Puts back what is bound for as long as the process lives, and names what somebody wanted otherwise.

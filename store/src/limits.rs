@@ -7,7 +7,7 @@ use oncegate_policy::time::Timestamp;
 use rusqlite::{Connection, params};
 use serde_json::{Value, json};
 
-use self::rows::{active, archived, by_id, by_name};
+use self::rows::{archived, by_id, by_name};
 use crate::Store;
 use crate::error::{Fault, StoreError};
 use crate::events::Event;
@@ -17,6 +17,7 @@ use crate::view::Exposure;
 use crate::writer::{Step, Tx};
 
 mod rows;
+mod sync;
 
 pub(crate) use rows::{LimitRow, Unreadable, all, by_key};
 
@@ -50,13 +51,14 @@ pub enum ChangedLimit {
 }
 
 impl Store {
-    /// Makes the limits those that are declared. One that is declared no more is archived and its holds still settle;
+    /// Makes the limits those that are declared. One that is declared no more is archived and its holds still settle, unless
+    /// another one is declared for the very same scope: then that is the same limit under another name;
     /// lowering one frees nothing. A new or wider one holds at once what is in flight or unknown. Returns each difference in words.
     ///
     /// # Errors
     /// The record could not be written: the limits are as before.
     pub async fn sync_limits(&self, limits: Vec<Limit>, now: Timestamp) -> Result<Vec<String>, StoreError> {
-        self.inner.writer.write(SYNC, usize::MAX, move |tx| sync(tx, &limits, now)).await
+        self.inner.writer.write(SYNC, usize::MAX, move |tx| sync::sync(tx, &limits, now)).await
     }
 
     /// Makes a limit, or the archived one of its name again. It holds at once what is in flight or unknown and counts against it, whether that fits or not.
@@ -134,59 +136,6 @@ impl Store {
     }
 }
 
-fn sync(tx: &mut Tx<'_>, declared: &[Limit], now: Timestamp) -> Result<Vec<String>, Fault> {
-    let mut differences = Vec::new();
-    for row in active(tx.connection)? {
-        let kept = declared
-            .iter()
-            .any(|limit| limit.name == row.limit.name && limit.dimension == row.limit.dimension);
-        if !kept {
-            differences
-                .push(format!("limit {} is archived; {} is still held on it", row.limit.name, row.reserved));
-            archive(tx, &row, now)?;
-        }
-    }
-    for limit in declared {
-        match by_name(tx.connection, &limit.name)? {
-            Some(row) if row.limit == *limit => {}
-            Some(row) => {
-                differences.push(format!(
-                    "limit {} was {}, is {}",
-                    limit.name,
-                    said(&row.limit),
-                    said(limit)
-                ));
-                differences.extend(held(limit, update(tx, &row, limit, now)?));
-            }
-            None => match archived(tx.connection, limit)? {
-                // Declared again: what was consumed and held under it still counts.
-                Some(row) => {
-                    differences.push(format!("limit {} is back: {}", limit.name, said(limit)));
-                    differences.extend(held(limit, update(tx, &row, limit, now)?));
-                }
-                None => {
-                    differences.push(format!("limit {} is new: {}", limit.name, said(limit)));
-                    differences.extend(held(limit, insert(tx, limit, now)?));
-                }
-            },
-        }
-    }
-    Ok(differences)
-}
-
-/// What a limit holds from now on that was open before, in words.
-fn held(limit: &Limit, covered: Covered) -> Option<String> {
-    let Covered { effects, amount } = covered;
-    let (name, unit) = (&limit.name, limit.dimension.unit());
-    (effects > 0).then(|| format!("limit {name} holds {amount} {unit} of {effects} open effects"))
-}
-
-fn said(limit: &Limit) -> String {
-    let action = limit.action.as_ref().map_or_else(String::new, |action| format!(" for {action}"));
-    let prefix = limit.resource_prefix.as_ref().map_or_else(String::new, |prefix| format!(" under {prefix}"));
-    format!("{} {} per {}{action}{prefix}", limit.amount, limit.dimension.unit(), limit.period.word())
-}
-
 fn insert(tx: &mut Tx<'_>, limit: &Limit, now: Timestamp) -> Result<Covered, Fault> {
     let id = LimitId::from_ulid(&tx.fresh_ulid(now));
     tx.connection
@@ -251,9 +200,18 @@ fn recount(connection: &Connection, limit: i64, period: Period) -> Result<(), Fa
 }
 
 fn archive(tx: &mut Tx<'_>, row: &LimitRow, now: Timestamp) -> Result<(), Fault> {
+    mark_archived(tx, row, now)?;
+    announce_archived(tx, row, now)
+}
+
+fn mark_archived(tx: &Tx<'_>, row: &LimitRow, now: Timestamp) -> Result<(), Fault> {
     tx.connection
         .prepare_cached("UPDATE impact_limit SET archived_at = ?2 WHERE key = ?1")?
         .execute(params![row.key, now.0])?;
+    Ok(())
+}
+
+fn announce_archived(tx: &mut Tx<'_>, row: &LimitRow, now: Timestamp) -> Result<(), Fault> {
     event(tx, "limit_archived", &row.id, json!({ "name": row.limit.name, "reserved": row.reserved }), now)
 }
 
@@ -299,10 +257,16 @@ pub(crate) fn exposures(connection: &Connection, now: Timestamp) -> Result<Vec<E
 }
 
 fn exposure(connection: &Connection, row: LimitRow, now: Timestamp) -> Result<Exposure, Fault> {
-    let (period, period_start) = (row.limit.period, row.limit.period.start(now));
-    let consumed = tally::consumption(connection, Window { limit: row.key, period, start: period_start })?;
+    let consumed = consumed(connection, &row, now)?;
     let usage = Usage { consumed, reserved: row.reserved, unknown_exposure: row.unknown_exposure };
+    let period_start = row.limit.period.start(now);
     Ok(Exposure { id: row.id, limit: row.limit, period_start, usage, archived_at: row.archived_at })
+}
+
+/// In its current period.
+fn consumed(connection: &Connection, row: &LimitRow, now: Timestamp) -> Result<i64, Fault> {
+    let period = row.limit.period;
+    tally::consumption(connection, Window { limit: row.key, period, start: period.start(now) })
 }
 
 pub(crate) fn gone(name: &str) -> Fault {

@@ -133,6 +133,12 @@ impl ApiError {
         tracing::error!(error = %chain(cause), "the API could not {step}");
         Self::new(ErrorCode::Internal, format!("could not {step}; the sidecar's log says why"))
     }
+
+    /// The same, and what stands after it.
+    pub(crate) fn but(mut self, stands: &str) -> Self {
+        self.message = format!("{}. {stands}", self.message);
+        self
+    }
 }
 
 impl IntoResponse for ApiError {

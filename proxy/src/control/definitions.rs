@@ -98,8 +98,7 @@ impl<'a> Edit<'a> {
         let prepared = self.turn.prepare(self.edits()?).await.map_err(|error| self.refused(error))?;
         // What somebody has written past the API gets its version before it is gone.
         self.write_versions(self.recorded(&self.before, changed)?, None).await?;
-        prepared.write().await?;
-        let reloaded = self.turn.finish(prepared).await?;
+        let reloaded = self.turn.write_and_finish(prepared).await?;
         self.record(asker, changed).await?;
         let places = Places::of(&self.text()?);
         let ours = reloaded.warnings.iter().filter(|warning| is_ours(&warning.file));

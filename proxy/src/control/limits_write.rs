@@ -9,6 +9,7 @@ use oncegate_policy::action::ActionName;
 use oncegate_policy::caller::Scope;
 use oncegate_policy::id::LimitId;
 use oncegate_policy::limit::{Limit, Period};
+use oncegate_store::StoreError;
 use oncegate_store::limits::{ChangedLimit, CreatedLimit};
 use oncegate_store::view::Exposure;
 use serde::Deserialize;
@@ -21,7 +22,7 @@ use super::managed;
 use super::params::Id;
 use super::resolving::dimension;
 use super::{body, show};
-use crate::reload::{ManagedEdit, Turn};
+use crate::reload::{ManagedEdit, Prepared, Turn};
 use crate::state::{Sidecar, Snapshot};
 
 const NAME_CHARS_MAX: usize = 100;
@@ -64,8 +65,8 @@ pub(crate) async fn create(
     let prepared = turn.prepare(there.edit(&[&limit], &[])).await?;
     prepared.write().await?;
     let made = sidecar.store.create_limit(limit, sidecar.clock.now()).await;
-    let made = made.map_err(|error| ApiError::internal("make the limit", &error))?;
-    turn.finish(prepared).await?;
+    let made = or_put_back(&prepared, "make the limit", made).await?;
+    turn.finish(prepared).await;
     match made {
         CreatedLimit::Created(made) => {
             tracing::info!(caller.name = %asker.name, limit = made.limit.name, "a limit was made");
@@ -104,10 +105,10 @@ pub(crate) async fn change(
     }
     let prepared = turn.prepare(there.edit(&[&changed], &[&known.limit.name])).await?;
     prepared.write().await?;
-    // Before the rest of the configuration is taken: a limit that is renamed is still the same one.
+    // If this is cut off here, what reads the file knows a limit under another name by its scope.
     let changed = sidecar.store.change_limit(&known.id, name, amount, sidecar.clock.now()).await;
-    let changed = changed.map_err(|error| ApiError::internal("change the limit", &error))?;
-    turn.finish(prepared).await?;
+    let changed = or_put_back(&prepared, "change the limit", changed).await?;
+    turn.finish(prepared).await;
     match changed {
         ChangedLimit::Changed(now) => {
             tracing::info!(caller.name = %asker.name, limit = now.limit.name, "a limit was changed");
@@ -133,14 +134,29 @@ pub(crate) async fn archive(
     }
     there.made_here(known)?;
     let prepared = turn.prepare(there.edit(&[], &[&known.limit.name])).await?;
-    let archived = sidecar.store.archive_limit(&known.id, sidecar.clock.now()).await;
-    let archived = archived.map_err(|error| ApiError::internal("archive the limit", &error))?;
-    // After the record: if this fails, the limit is back after a restart, and counts. The other way round it would
-    // be gone while the record still says that it counts.
+    // Before the record: a limit that could not be taken out of the file has never ceased to count.
     prepared.write().await?;
-    turn.finish(prepared).await?;
+    let archived = sidecar.store.archive_limit(&known.id, sidecar.clock.now()).await;
+    let archived = or_put_back(&prepared, "archive the limit", archived).await?;
+    turn.finish(prepared).await;
     tracing::info!(caller.name = %asker.name, limit = known.limit.name, "a limit was archived");
     archived.map(|now| one(show::limit(&now))).ok_or_else(|| ApiError::not_found("impact limit"))
+}
+
+/// What is not recorded is taken out of the file again. Where that fails as well, it is said what stands.
+async fn or_put_back<T>(
+    prepared: &Prepared,
+    step: &'static str,
+    recorded: Result<T, StoreError>,
+) -> Result<T, ApiError> {
+    let error = match recorded {
+        Ok(recorded) => return Ok(recorded),
+        Err(error) => ApiError::internal(step, &error),
+    };
+    if prepared.put_back().await {
+        return Err(error.but("Nothing was changed."));
+    }
+    Err(error.but("It does not count yet; managed/limits.toml says it, and the next reload takes it."))
 }
 
 /// What stands when a change begins.

@@ -55,7 +55,7 @@ impl From<ReplaceError> for ApiError {
                     .with_details(json!({ "reason": "configuration_faulty", "faults": faults }))
             }
             error @ (ReplaceError::Write { .. } | ReplaceError::Reload(_)) => {
-                Self::internal("take the new configuration", &error)
+                Self::internal("take the new configuration", &error).but("What was in force stays in force.")
             }
         }
     }

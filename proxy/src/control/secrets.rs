@@ -70,8 +70,7 @@ pub(crate) async fn put(
     // What was minted with the one before ends here.
     sidecar.tokens.forget(&name);
     if let Some(prepared) = prepared {
-        prepared.write().await?;
-        turn.finish(prepared).await?;
+        turn.write_and_finish(prepared).await?;
     }
     tracing::info!(caller.name = %asker.name, secret = name, "a secret was put");
     let snapshot = sidecar.snapshot();

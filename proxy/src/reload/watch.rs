@@ -22,6 +22,8 @@ use crate::task;
 const QUIET: Duration = Duration::from_millis(200);
 /// Whatever goes on, files are read after so long.
 const QUIET_MAX: Duration = Duration::from_secs(2);
+/// What is good and could not be recorded is tried again after so long.
+const AGAIN_AFTER: Duration = Duration::from_secs(5);
 
 /// The ears, opened before anything is announced: a signal that comes early must not end the process.
 pub struct Ears(Signal);
@@ -63,6 +65,7 @@ impl Drop for Watching {
 }
 
 async fn attend(sidecar: Weak<Sidecar>, mut hangup: Signal, mut eyes: Option<Eyes>, changed: Arc<Notify>) {
+    let mut taken = true;
     loop {
         let asked = tokio::select! {
             signalled = hangup.recv() => {
@@ -75,6 +78,7 @@ async fn attend(sidecar: Weak<Sidecar>, mut hangup: Signal, mut eyes: Option<Eye
                 quiet(&changed).await;
                 false
             }
+            () = tokio::time::sleep(AGAIN_AFTER), if !taken => false,
         };
         if let Some(eyes) = &mut eyes {
             eyes.look_at_managed();
@@ -87,7 +91,7 @@ async fn attend(sidecar: Weak<Sidecar>, mut hangup: Signal, mut eyes: Option<Eye
                 tracing::debug!(%error, "SIGHUP has changed nothing");
             }
         } else {
-            turn.reload_if_changed().await;
+            taken = turn.reload_if_changed().await;
         }
     }
 }

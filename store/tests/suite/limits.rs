@@ -57,13 +57,13 @@ async fn what_is_open_is_held_by_a_limit_that_is_declared_anew() {
     waiting.approval = Some(DAY);
     memory.store.admit(waiting, NOON).await.unwrap();
 
-    // Renamed: the old one still holds for what settles, the new one does not start at zero.
-    let renamed = vec![limit("other-name", Period::Day, 10_000)];
-    let said = memory.store.sync_limits(renamed.clone(), NOON).await.unwrap();
+    // Declared beside it: it does not start at zero.
+    let both = || vec![limit("cap", Period::Day, 20_000), limit("other-name", Period::Day, 10_000)];
+    let said = memory.store.sync_limits(both(), NOON).await.unwrap();
     assert!(said.contains(&"limit other-name holds 7000 usd of 2 open effects".to_owned()), "{said:?}");
     assert_eq!(memory.used("other-name", NOON).await, (0, 7_000, 6_000, 3_000));
-    assert_eq!(memory.used("cap", NOON).await, (500, 7_000, 6_000, 2_500));
-    assert_eq!(memory.store.sync_limits(renamed, NOON).await.unwrap(), [""; 0]);
+    assert_eq!(memory.used("cap", NOON).await, (500, 7_000, 6_000, 12_500));
+    assert_eq!(memory.store.sync_limits(both(), NOON).await.unwrap(), [""; 0]);
     let refused = memory.store.admit(memory.refund("pi_5", 3_001), NOON).await.unwrap();
     assert!(matches!(&refused, Admitted::Refused(no) if no.code == Code::LimitExceeded), "{refused:?}");
 
@@ -73,7 +73,7 @@ async fn what_is_open_is_held_by_a_limit_that_is_declared_anew() {
     let made = memory.store.create_limit(narrow.clone(), NOON).await.unwrap();
     assert!(matches!(&made, CreatedLimit::Created(made) if made.usage.reserved == 0), "{made:?}");
     narrow.resource_prefix = Some("acct_1/".to_owned());
-    memory.store.sync_limits(vec![limit("other-name", Period::Day, 10_000), narrow], NOON).await.unwrap();
+    memory.store.sync_limits([both(), vec![narrow]].concat(), NOON).await.unwrap();
     assert_eq!(memory.used("narrow", NOON).await, (0, 7_000, 6_000, -6_900));
 
     // Each hold ends with its effect, on every limit.
@@ -81,8 +81,76 @@ async fn what_is_open_is_held_by_a_limit_that_is_declared_anew() {
     memory.record(permit.spend(), &answered(402), NOON).await;
     assert_eq!(memory.used("other-name", NOON).await, (6_000, 0, 0, 4_000));
     assert_eq!(memory.used("narrow", NOON).await, (6_000, 0, 0, -5_900));
-    assert_eq!(memory.used("cap", NOON).await, (6_500, 0, 0, 3_500));
+    assert_eq!(memory.used("cap", NOON).await, (6_500, 0, 0, 13_500));
     assert_eq!(memory.store.verify_chain().await.unwrap().fault, None);
+}
+
+/// What is declared knows a limit by its name alone: one that is declared for the very scope of one that is declared no
+/// more is that one.
+#[tokio::test]
+async fn p5_a_limit_under_another_name_has_forgotten_nothing() {
+    let memory = Memory::new();
+    let sync = async |limits: Vec<_>| memory.store.sync_limits(limits, NOON).await.unwrap();
+    let [day, month] = [Period::Day, Period::Month];
+    sync(vec![limit("daily", day, 10_000), limit("monthly", month, 20_000)]).await;
+    let id = memory.exposure("daily", NOON).await.id;
+    let (permit, _) = memory.granted(memory.refund("pi_1", 7_000), NOON).await;
+    memory.record(permit.spend(), &answered(200), NOON).await;
+    memory.unknown(memory.refund("pi_2", 1_000), NOON).await;
+
+    // The two change their names, and one its amount as well.
+    let said = sync(vec![limit("per-month", month, 20_000), limit("per-day", day, 9_000)]).await;
+    let first = "limit per-month is monthly under another name, and what was consumed still counts: 20000 usd per month";
+    assert_eq!((said.len(), said[0].as_str()), (2, first));
+    assert_eq!(memory.used("per-day", NOON).await, (7_000, 1_000, 1_000, 1_000));
+    assert_eq!(memory.used("per-month", NOON).await, (7_000, 1_000, 1_000, 12_000));
+    assert_eq!(memory.exposure("per-day", NOON).await.id, id);
+    assert_eq!((memory.count("impact_limit"), memory.count("hold")), (2, 4));
+    let over = memory.store.admit(memory.refund("pi_3", 1_001), NOON).await.unwrap();
+    assert!(matches!(over, Admitted::Refused(no) if no.code == Code::LimitExceeded));
+
+    // Of two that go, the one with the least left goes on; two may change places.
+    sync(vec![limit("per-day", day, 9_000), limit("fresh", day, 9_000), limit("per-month", month, 20_000)])
+        .await;
+    sync(vec![limit("one", day, 8_000), limit("per-month", month, 20_000)]).await;
+    assert_eq!(memory.used("one", NOON).await, (7_000, 1_000, 1_000, 0));
+    let mut narrow = limit("per-month", day, 8_000);
+    narrow.resource_prefix = Some("acct_1/".to_owned());
+    let said = sync(vec![limit("per-month", day, 8_000), limit("one", month, 20_000)]).await;
+    assert!(said.len() == 2 && said.iter().all(|line| line.contains(" was ")), "{said:?}");
+
+    // Another scope is another limit.
+    narrow.name = "narrow".to_owned();
+    sync(vec![narrow, limit("one", month, 20_000)]).await;
+    assert_eq!(memory.used("narrow", NOON).await, (0, 1_000, 1_000, 7_000));
+    assert_eq!(memory.store.verify_chain().await.unwrap().fault, None);
+}
+
+/// One of this name was there before: what has more against it counts on.
+#[tokio::test]
+async fn p5_a_name_that_comes_back_brings_what_was_consumed_under_it() {
+    let memory = Memory::new();
+    let sync = async |limits: Vec<_>| memory.store.sync_limits(limits, NOON).await.unwrap();
+    let spend = async |amount| {
+        let (permit, _) =
+            memory.granted(memory.refund(&format!("pi_{}", memory.fresh()), amount), NOON).await;
+        memory.record(permit.spend(), &answered(200), NOON).await;
+    };
+    sync(vec![limit("a", Period::Day, 10_000)]).await;
+    spend(5_000).await;
+    sync(vec![]).await;
+    sync(vec![limit("b", Period::Day, 10_000)]).await;
+    spend(1_000).await;
+    sync(vec![limit("a", Period::Day, 10_000)]).await;
+    assert_eq!(memory.used("a", NOON).await, (5_000, 0, 0, 5_000));
+    // The same, where the one that goes has more against it.
+    sync(vec![]).await;
+    sync(vec![limit("c", Period::Day, 10_000)]).await;
+    spend(6_000).await;
+    sync(vec![limit("a", Period::Day, 10_000)]).await;
+    let counting = memory.store.exposures(NOON).await.unwrap();
+    let counting: Vec<_> = counting.iter().filter(|limit| limit.archived_at.is_none()).collect();
+    assert_eq!((counting.len(), counting[0].available()), (1, 4_000));
 }
 
 #[tokio::test]
