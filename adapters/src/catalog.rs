@@ -75,6 +75,8 @@ pub struct Facts {
     pub read_back: Option<Fact<ReadBackHint>>,
     /// How it speaks inside a 2xx.
     pub response: Option<Fact<Response>>,
+    /// Whether a GET with the same parameters does what the POST does.
+    pub writes_by_get: Option<Fact<WritesByGet>>,
 }
 
 /// One fact, with where it stands.
@@ -135,6 +137,13 @@ pub struct Failures {
 pub struct Conflict {
     /// The status of the answer.
     pub status: u16,
+}
+
+/// Whether a GET does what the POST does.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+pub struct WritesByGet {
+    /// It does.
+    pub all: bool,
 }
 
 /// How a write can be looked for.

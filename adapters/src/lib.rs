@@ -13,6 +13,7 @@ mod form_body;
 mod github;
 pub mod github_file;
 pub mod github_write;
+mod kept_failure;
 mod look;
 mod own_marks;
 mod plan;

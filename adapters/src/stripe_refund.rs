@@ -24,7 +24,7 @@ use crate::stripe::{
     self, Adds, KEY_HEADER, REPLAY_WINDOW_MS, invalid, no_mark_of_its_own, only_expand_in_the_query,
     plain_names, same_currency, scope,
 };
-use target::Target;
+use target::{Target, TargetKind};
 
 /// Refunds of one account, in one currency.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,8 +47,8 @@ impl StripeRefund {
         self.try_plan(request).unwrap_or_else(Planned::Refused)
     }
 
-    /// With the answer to the read that [`Self::plan`] asked for. An answer that does not say leaves the amount
-    /// open: admission refuses that only where a limit applies.
+    /// With the answer to the read that [`Self::plan`] asked for. An answer that does not say leaves an amount that was
+    /// not named open: admission refuses that only where a limit applies.
     pub(crate) fn plan_with(&self, request: &Request<'_>, read: &Answer) -> Planned {
         let planned = self.parts(request).and_then(|parts| {
             let impact = match parts.amount {
@@ -59,20 +59,24 @@ impl StripeRefund {
             if impact.dimension != self.money() {
                 return Err(invalid(format!("This action refunds in {} only", self.currency)));
             }
-            Ok(Planned::Ready(self.ready(parts, impact)))
+            Ok(Planned::Ready(self.ready(parts, impact, Some(read))))
         });
         planned.unwrap_or_else(Planned::Refused)
     }
 
     fn try_plan(&self, request: &Request<'_>) -> Result<Planned, Refusal> {
         let parts = self.parts(request)?;
-        if let Some(amount) = parts.amount {
-            let impact = self.exactly(amount);
-            return Ok(Planned::Ready(self.ready(parts, impact)));
-        }
+        let why = match (parts.amount, parts.target.kind) {
+            (Some(amount), TargetKind::PaymentIntent) => {
+                let impact = self.exactly(amount);
+                return Ok(Planned::Ready(self.ready(parts, impact, None)));
+            }
+            (Some(_), TargetKind::Charge) => "the request names a charge: which payment it is of",
+            (None, _) => "the request names no amount: what is left to refund",
+        };
         let read_back = ReadBack::get(parts.target.amount_path(), parts.scope)
             .map_err(|fault| Refusal::new(Code::InvalidRequest, format!("{fault}. Nothing was sent.")))?;
-        Ok(Planned::NeedsRead(Read { read_back, why: "the request names no amount: what is left to refund" }))
+        Ok(Planned::NeedsRead(Read { read_back, why }))
     }
 
     /// Reads the request, or says why it cannot be read in one way.
@@ -86,7 +90,7 @@ impl StripeRefund {
         Ok(Parts { target: Target::of(request.input)?, amount: amount_asked(request.input)?, scope })
     }
 
-    fn ready(&self, parts: Parts, impact: Impact) -> Plan {
+    fn ready(&self, parts: Parts, impact: Impact, read: Option<&Answer>) -> Plan {
         let Parts { target, scope, amount: _ } = parts;
         let account =
             scope.iter().find(|(name, _)| name != "stripe-version").map(|(_, value)| value.as_str());
@@ -95,7 +99,7 @@ impl StripeRefund {
             None => target.id.clone(),
         };
         Plan {
-            subject: Some(target.subject()),
+            subject: Some(target.subject(read)),
             resource: Some(resource),
             impact: Some(impact),
             fingerprint_scope: scope,

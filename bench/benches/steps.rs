@@ -34,6 +34,7 @@ fn matching(c: &mut Criterion) {
             .unwrap(),
         when: Vec::new(),
         governed: true,
+        writes_by_get: false,
     };
     let (router, remarks) = Router::build((0..ACTIONS).map(route).collect());
     assert!(remarks.is_empty());

@@ -149,6 +149,7 @@ fn keyless(
         scope_headers: Vec::new(),
         body: None,
         governed: true,
+        writes_by_get: false,
         impact,
         idempotency: None,
         verify,

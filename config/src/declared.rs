@@ -89,6 +89,7 @@ pub(crate) fn read(table: &Table<'_>, name: &str, facts: &mut Facts) -> Option<D
         scope_headers,
         body,
         governed,
+        writes_by_get: preset.writes_by_get,
         impact,
         idempotency,
         verify,

@@ -93,6 +93,7 @@ fn routes(action: &Action) -> Vec<Route> {
         url,
         when: when.clone(),
         governed: action.kind.is_governed(),
+        writes_by_get: matches!(&action.kind, ActionKind::Declared(declared) if declared.writes_by_get),
     };
     routes.into_iter().map(route).collect()
 }

@@ -28,7 +28,7 @@ pub(crate) fn judge(config: &Config, facts: &Facts, log: &Log<'_>) {
         action_doubts(action, action_place(action.name.as_str(), facts), log);
     }
     for (place, host) in &facts.hosts {
-        host_doubts(host, *place, log);
+        host_doubts(host, *place, facts, log);
     }
     for (place, limit) in &facts.limits {
         if !config.actions.values().any(|action| may_count(limit, action)) {
@@ -122,7 +122,18 @@ fn expected_template(check: &Check) -> Option<&Template> {
     }
 }
 
-fn host_doubts(host: &Host, place: Place, log: &Log<'_>) {
+fn host_doubts(host: &Host, place: Place, facts: &Facts, log: &Log<'_>) {
+    let by_get = facts.presets.iter().find(|(_, preset)| {
+        preset.writes_by_get && preset.hosts.iter().any(|known| known == host.pattern.name())
+    });
+    if let Some((name, _)) = by_get.filter(|_| host.reads) {
+        log.warn(
+            place,
+            format!(
+                "`{name}` takes writes by GET too: with `reads = \"allow\"` every one that is no governed action's goes out, and nothing is recorded of it; set `reads = \"deny\"` and declare the reads that are needed with `governed = false`"
+            ),
+        );
+    }
     if host.writes {
         log.warn(
             place,

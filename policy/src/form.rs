@@ -160,6 +160,10 @@ fn empty_for(key: &str) -> Node {
 
 /// `a[b][]` is `a` and the keys `b` and the empty one.
 fn split_name(name: &str) -> Result<(&str, Vec<&str>), BodyFault> {
+    // Some servers drop spaces before a name or end it at a NUL: there it is another one.
+    if name.trim() != name || name.chars().any(char::is_control) {
+        return Err(BodyFault::Mangled { name: excerpt(name) });
+    }
     let unbalanced = || BodyFault::Brackets { name: excerpt(name) };
     let (base, mut rest) = match name.find('[') {
         Some(at) => name.split_at(at),

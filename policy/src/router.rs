@@ -27,6 +27,8 @@ pub struct Route {
     pub when: Vec<Check>,
     /// It is recorded and judged before it is sent.
     pub governed: bool,
+    /// Its provider takes this write as a GET too.
+    pub writes_by_get: bool,
 }
 
 /// Methods that are reads where no action claims them (RFC 9110 section 9.2.1, without TRACE).
@@ -117,8 +119,17 @@ type Bucket = Vec<Route>;
 #[derive(Clone, Debug, Default)]
 pub struct Router {
     servers: HashMap<Authority, HashMap<String, HashMap<Option<usize>, Bucket>>>,
-    /// Where governed actions have the method of a read; those that never match among them.
-    governed_reads: HashMap<Authority, Vec<UrlTemplate>>,
+    /// Where governed actions are; those that never match among them.
+    governed: HashMap<Authority, Governed>,
+}
+
+/// The places on one server that are governed actions', in whatever spelling.
+#[derive(Clone, Debug, Default)]
+struct Governed {
+    /// By method.
+    places: HashMap<String, Vec<UrlTemplate>>,
+    /// Where nothing is a mere read.
+    reads: Vec<UrlTemplate>,
 }
 
 impl Router {
@@ -128,9 +139,12 @@ impl Router {
         let mut router = Self::default();
         let mut remarks = Vec::new();
         for route in routes {
-            if route.governed && READS.contains(&route.method.as_str()) {
-                let server = router.governed_reads.entry(route.url.authority().clone()).or_default();
-                server.push(route.url.clone());
+            if route.governed {
+                let governed = router.governed.entry(route.url.authority().clone()).or_default();
+                if route.writes_by_get || READS.contains(&route.method.as_str()) {
+                    governed.reads.push(route.url.clone());
+                }
+                governed.places.entry(route.method.clone()).or_default().push(route.url.clone());
             }
             if !route.url.is_matchable() {
                 remarks.push(RouteRemark::NeverMatches { action: route.action });
@@ -185,13 +199,28 @@ impl Router {
         rest.into_iter().any(|route| route.url.matches(scheme, authority, path, &[]).is_some())
     }
 
-    /// Whether a governed action has the method of a read at this path, by the path alone
-    /// ([`UrlTemplate::claims`]). A read there that is not exactly an action's could be its write in another spelling:
-    /// with a parameter twice, a trailing slash, or as HEAD, which many servers serve as GET.
+    /// Whether a governed action can be meant by a read at this path, by the path alone ([`UrlTemplate::claims`]). A read
+    /// there that is not exactly an action's could be its write in another spelling: with a parameter twice, a trailing
+    /// slash, as HEAD, which many servers serve as GET, or as the GET that its provider takes for the POST.
     #[must_use]
     pub fn governs_reads(&self, scheme: Scheme, authority: &Authority, path: &CanonicalPath) -> bool {
-        let claimed = self.governed_reads.get(authority);
-        claimed.into_iter().flatten().any(|url| url.claims(scheme, path))
+        let here = self.governed.get(authority);
+        here.is_some_and(|governed| governed.reads.iter().any(|url| url.claims(scheme, path)))
+    }
+
+    /// Whether this is the path of a governed action of that method in another spelling only: to many servers the case of
+    /// a path and a slash at its end make no difference.
+    #[must_use]
+    pub fn respells(
+        &self,
+        method: &str,
+        scheme: Scheme,
+        authority: &Authority,
+        path: &CanonicalPath,
+    ) -> bool {
+        let places = self.governed.get(authority).and_then(|governed| governed.places.get(method));
+        let mut claimed = places.into_iter().flatten().filter(|url| url.claims(scheme, path)).peekable();
+        claimed.peek().is_some() && !claimed.any(|url| url.names(scheme, path))
     }
 }
 

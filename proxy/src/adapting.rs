@@ -104,7 +104,10 @@ pub fn presets() -> Result<Presets, CatalogFault> {
                 .map(|fact| fact.what.kept),
         });
         let response = entry.response();
-        (entry.name.to_owned(), model::Preset { hosts: entry.facts.hosts, idempotency, response })
+        let writes_by_get =
+            entry.facts.writes_by_get.as_ref().is_some_and(|fact| fact.confirmed && fact.what.all);
+        let hosts = entry.facts.hosts;
+        (entry.name.to_owned(), model::Preset { hosts, idempotency, response, writes_by_get })
     };
     Ok(catalog::entries()?.into_iter().map(preset).collect())
 }

@@ -11,7 +11,7 @@ use http::{HeaderMap, Method, Request, Uri};
 use oncegate_policy::authority::Authority;
 use oncegate_policy::caller::CallerName;
 use oncegate_policy::classify::{self, Verdict};
-use oncegate_policy::exchange::NotSent;
+use oncegate_policy::exchange::{Exchange, NotSent};
 use oncegate_policy::id::EffectId;
 use oncegate_policy::refusal::{Code, Refusal};
 use oncegate_policy::template::Scope;
@@ -102,7 +102,8 @@ pub enum Replayed {
 pub async fn replay(sidecar: &Arc<Sidecar>, id: &EffectId, by: &CallerName) -> Result<Replayed, StoreError> {
     let snapshot = sidecar.snapshot();
     let kept = sidecar.store.prepared(id).await?;
-    let action = kept.as_ref().and_then(|kept| snapshot.action(kept.view.action.as_str()));
+    let name = kept.as_ref().map(|kept| kept.view.action.clone());
+    let action = name.as_ref().and_then(|name| snapshot.action(name.as_str()));
     let failures_kept = action.and_then(|(action, _)| adapting::failures_kept(action));
     if kept.as_ref().is_some_and(|kept| is_forgotten(&kept.view, failures_kept)) {
         return Ok(Replayed::Refused(ReplayRefusal::KeyNotKept));
@@ -136,7 +137,14 @@ pub async fn replay(sidecar: &Arc<Sidecar>, id: &EffectId, by: &CallerName) -> R
         let connecting = upstream::connect(&sidecar.pool, &request, CONNECT_TIMEOUT);
         let (claim, exchange) = upstream::resend(permit, &sidecar.pool, request, connecting);
         let exchange = exchange.await;
-        let verdict = of_the_first_try(classify::verdict(&exchange, &rules), failures_kept);
+        let action = name.as_ref().and_then(|name| snapshot.action(name.as_str()));
+        let kept = action.is_some_and(|(_, adapter)| match &exchange {
+            Exchange::Answered(answer) => {
+                failures_kept == Some(true) && adapter.repeats_a_kept_failure(answer)
+            }
+            Exchange::NotSent(_) | Exchange::Lost(_) => false,
+        });
+        let verdict = of_the_first_try(classify::verdict(&exchange, &rules), kept);
         let recorded =
             sidecar.store.record_replay(claim, Seen::of(verdict, &exchange), sidecar.clock.now()).await;
         tracing::info!(effect.id = %id, outcome = verdict.word(), "replayed");
@@ -155,11 +163,11 @@ fn is_forgotten(effect: &EffectView, failures_kept: Option<bool>) -> bool {
     failures_kept == Some(false) && answered.is_some_and(|status| !(200..=299).contains(&status))
 }
 
-/// A failure says what became of the first try only where failures are kept under the key. Elsewhere it is one of this
-/// try: the key is used already, say, because the first one was done.
-fn of_the_first_try(verdict: Verdict, failures_kept: Option<bool>) -> Verdict {
+/// A failure says what became of the first try only where it is the one that the provider kept of it. Else it is one of
+/// this try: the key is used already, say, because the first one was done.
+fn of_the_first_try(verdict: Verdict, is_kept: bool) -> Verdict {
     match verdict {
-        Verdict::Failed if failures_kept != Some(true) => Verdict::Unknown,
+        Verdict::Failed if !is_kept => Verdict::Unknown,
         Verdict::Failed | Verdict::Succeeded | Verdict::Unknown => verdict,
     }
 }

@@ -59,14 +59,18 @@ pub fn by_url<'a>(snapshot: &'a Snapshot, host: &Host, head: &Head) -> Result<By
         &head.path,
         &head.query,
     );
-    if !candidates.is_empty() {
+    let Via { scheme, authority, .. } = &*head.via;
+    let respelled = snapshot.router.respells(head.method.as_str(), *scheme, authority, &head.path);
+    if !candidates.is_empty() && !respelled {
         return Ok(ByUrl::Actions(candidates));
     }
-    let Via { scheme, authority, .. } = &*head.via;
     if head.path.opened_at().is_some() && !snapshot.router.knows_path(*scheme, authority, &head.path) {
         let fault = Ambiguity::EncodedSeparator;
         let sentence = format!("The path is ambiguous: {fault}. Nothing was sent.");
         return Err(Refusal::new(Code::Ambiguous, sentence));
+    }
+    if respelled {
+        return Err(not_exactly(head));
     }
     undeclared(snapshot, host, head).map(|()| ByUrl::Read)
 }
@@ -78,13 +82,7 @@ fn undeclared(snapshot: &Snapshot, host: &Host, head: &Head) -> Result<(), Refus
     let read = [Method::GET, Method::HEAD, Method::OPTIONS].contains(&head.method);
     let Via { scheme, authority, .. } = &*head.via;
     if read && snapshot.router.governs_reads(*scheme, authority, &head.path) {
-        let sentence = format!(
-            "{} {} on {} is governed and fits no declared action exactly: the method, the path, and each parameter once. Nothing was sent.",
-            head.method,
-            head.path.as_str(),
-            authority.host
-        );
-        return Err(Refusal::new(Code::Undeclared, sentence));
+        return Err(not_exactly(head));
     }
     let write = [Method::POST, Method::PUT, Method::PATCH, Method::DELETE].contains(&head.method);
     if (read && host.reads) || (write && host.writes) {
@@ -97,6 +95,18 @@ fn undeclared(snapshot: &Snapshot, host: &Host, head: &Head) -> Result<(), Refus
         head.via.authority.host
     );
     Err(Refusal::new(Code::Undeclared, sentence))
+}
+
+/// Many servers make no difference between this and what a governed action does: it is neither that action nor anything
+/// that the rules of the host or a wider action are about.
+fn not_exactly(head: &Head) -> Refusal {
+    let sentence = format!(
+        "{} {} on {} is governed and fits no declared action exactly: the method, the path, and each parameter once. Nothing was sent.",
+        head.method,
+        head.path.as_str(),
+        head.via.authority.host
+    );
+    Refusal::new(Code::Undeclared, sentence)
 }
 
 /// The action whose body need not be read to tell: it is not governed, no `when` asks what is in the body, and the body
@@ -151,7 +161,7 @@ pub fn with_body(
 #[must_use]
 pub fn lookalike(name: &str) -> Refusal {
     let sentence = format!(
-        "The member {name} differs only in case from one that is judged: some servers take it for that one. Nothing was sent."
+        "The member {name} differs only in spelling from one that is judged: some servers take it for that one. Nothing was sent."
     );
     Refusal::new(Code::Ambiguous, sentence)
 }

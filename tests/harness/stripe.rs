@@ -119,6 +119,7 @@ impl Books {
         json!({
             "id": id, "object": "charge", "amount": PAID, "amount_captured": PAID, "captured": true,
             "amount_refunded": refunded, "currency": "usd", "status": "succeeded",
+            "payment_intent": id.strip_prefix("ch_of_").map(|rest| format!("pi_of_{rest}")),
         })
     }
 }

@@ -55,12 +55,24 @@ fn what_a_replay_says_counts_only_if_it_speaks_of_the_first_try() {
     let sidecar = shop.home.serve();
     let effect = lost(&shop, &sidecar);
     let error = r#"{"error":{"type":"card_error","code":"charge_disputed","message":"no"}}"#;
+    let used = r#"{"error":{"type":"idempotency_error","message":"this key was used already"}}"#;
+    let busy = r#"{"error":{"type":"invalid_request_error","code":"idempotency_key_in_use"}}"#;
+    let done = r#"{"error":{"type":"invalid_request_error","code":"charge_already_refunded"}}"#;
+    let another = r#"{"error":{"type":"invalid_request_error","code":"resource_missing"}}"#;
     // Turned away at the door, lost again, a fault of the provider's: it is as unknown as before.
     for reply in [
         Reply::json("401 Unauthorized", error),
         Reply::json("429 Too Many Requests", error),
         Reply::lost(),
         Reply::json("500 Internal Server Error", error),
+        // The first try may well have been applied: that is just what these say then.
+        Reply::json("400 Bad Request", used),
+        Reply::json("400 Bad Request", busy),
+        Reply::json("400 Bad Request", done),
+        // Another account's key, a gateway.
+        Reply::json("404 Not Found", another),
+        Reply::json("400 Bad Request", "<html>"),
+        Reply::json("413 Content Too Large", "<html>"),
     ] {
         shop.provider.on_write(reply);
         assert_eq!(ops(&shop.home, &sidecar, &["effect", "replay", &effect]).code, 13);
@@ -69,7 +81,19 @@ fn what_a_replay_says_counts_only_if_it_speaks_of_the_first_try() {
     // Its definite refusal of this key settles it.
     shop.provider.on_write(Reply::json("402 Payment Required", error));
     assert_eq!(ops(&shop.home, &sidecar, &["effect", "replay", &effect]).code, 1);
-    assert_eq!((shop.home.money(), shop.writes()), ((0, 0, 0), 6));
+    assert_eq!((shop.home.money(), shop.writes()), ((0, 0, 0), 12));
+}
+
+/// Stripe says itself what it has kept of the first try.
+#[test]
+fn a_failure_that_stripe_has_kept_settles_whatever_it_says() {
+    let shop = Shop::open();
+    let sidecar = shop.home.serve();
+    let effect = lost(&shop, &sidecar);
+    let kept = r#"{"error":{"type":"invalid_request_error","code":"charge_already_refunded"}}"#;
+    shop.provider.on_write(Reply::with("400 Bad Request", &[("Idempotent-Replayed", "true")], kept));
+    assert_eq!(ops(&shop.home, &sidecar, &["effect", "replay", &effect]).code, 1);
+    assert_eq!((shop.home.money(), shop.writes()), ((0, 0, 0), 2));
 }
 
 /// A desk that reads a key, with what more the action says.

@@ -61,6 +61,7 @@ mod matching;
 mod names_of_fields;
 mod neighbours;
 mod observed;
+mod other_names;
 mod other_readings;
 mod passthrough_packed;
 mod passthrough_stream;

@@ -110,11 +110,10 @@ fn a_parameter_that_asks_for_another_method_is_refused_under_each_of_its_names()
     assert_eq!(ask(&sidecar, &Ask::json("/v1/tickets", call)).status, 200);
 }
 
-/// Many servers bind members whatever their case, and the last one wins.
-#[test]
-fn a_member_in_another_case_than_the_judged_one_is_refused() {
-    let provider = Provider::tls(&[DESK]);
-    let pay = r#"
+/// Forms cannot carry it.
+const KEY_IN_BODY: &str = "idempotency = { body = \"request_id\", window = \"24h\" }\n";
+/// An action that judges an amount, a subject, two keys and a kind.
+const PAY: &str = r#"
 [actions.pay]
 method = "POST"
 url = "https://tickets.test/v1/pay"
@@ -124,8 +123,18 @@ impact = { dimension = "money", currency = "usd", amount = "input.amount" }
 idempotency = { body = "request_id", window = "24h" }
 when = [{ path = "input.kind", equals = "refund", absent = true }]
 "#;
+
+fn payments(pay: &str) -> (Provider, Sidecar, Home) {
+    let provider = Provider::tls(&[DESK]);
     let home = Home::new(&desk_conf(provider.addr()).with(pay));
     let sidecar = home.serve();
+    (provider, sidecar, home)
+}
+
+/// Many servers bind members whatever their case, and the last one wins.
+#[test]
+fn a_member_in_another_case_than_the_judged_one_is_refused() {
+    let (provider, sidecar, _home) = payments(PAY);
     let with = |more: &str| {
         let body = format!(r#"{{"amount":1,"order":{{"id":"o1"}},"nonce":"n1","note":"a"{more}}}"#);
         ask(&sidecar, &Ask::json("/v1/pay", &body))
@@ -137,6 +146,13 @@ when = [{ path = "input.kind", equals = "refund", absent = true }]
         r#","Nonce":"n2""#,
         r#","Request_ID":"r""#,
         r#","Kind":"refund""#,
+        r#"," amount":99999"#,
+        r#","amount\u0000":99999"#,
+        r#","order.id":"o2""#,
+        r#","Order.Id":"o2""#,
+        r#","request.id":"r""#,
+        r#","request id":"r""#,
+        ",\"\u{212a}ind\":\"refund\"",
     ] {
         with(more).assert_refused(403, "oncegate_ambiguous");
     }
@@ -146,4 +162,23 @@ when = [{ path = "input.kind", equals = "refund", absent = true }]
     ask(&sidecar, &query).assert_refused(403, "oncegate_ambiguous");
     assert!(provider.record().requests().is_empty(), "{:?}", provider.record().requests());
     assert_eq!(with(r#","Note":"b""#).status, 200, "what is not judged is the provider's own");
+}
+
+/// A form's names as PHP reads them: spaces before one are dropped, and one ends at a NUL.
+#[test]
+fn names_of_a_form_that_servers_mangle_are_refused() {
+    let (provider, sidecar, _home) = payments(&PAY.replace(KEY_IN_BODY, ""));
+    let plain = ask(&sidecar, &Ask::form("/v1/pay", "amount=5&order[id]=o9&nonce=n9"));
+    assert_eq!(plain.status, 200, "{plain:?}");
+    for more in
+        ["+amount=5000", "%20amount=5000", "%09amount=5000", "amount%00=5000", "amount+=5000", "x%0A=1"]
+    {
+        let answer = ask(&sidecar, &Ask::form("/v1/pay", &format!("amount=5&order[id]=o1&{more}")));
+        answer.assert_refused(400, "oncegate_invalid_input");
+    }
+    for more in ["order.id=o2", "Order[id]=o2", "AMOUNT=5000"] {
+        let answer = ask(&sidecar, &Ask::form("/v1/pay", &format!("amount=5&order[id]=o1&{more}")));
+        answer.assert_refused(403, "oncegate_ambiguous");
+    }
+    assert_eq!(provider.record().writes().len(), 1);
 }

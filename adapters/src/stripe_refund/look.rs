@@ -81,11 +81,11 @@ fn in_list(memory: &Memory<'_>, target: &Target, request: &ReadBack, answer: &An
         return Look::Found(finding(refund));
     }
     let Some(last) = next else {
-        let what = format!("the refunds of {}, {page} page(s)", target.subject());
+        let what = format!("the refunds of {}, {page} page(s)", target.named());
         return Look::Found(Finding::NoMatch { what: what.into() });
     };
     if page >= MAX_PAGES {
-        return unreadable(format!("more than {MAX_PAGES} pages of refunds of {}", target.subject()));
+        return unreadable(format!("more than {MAX_PAGES} pages of refunds of {}", target.named()));
     }
     let next = format!("{}&starting_after={last}", target.list_path());
     if next == request.path_and_query() {

@@ -1,5 +1,7 @@
 //! What is refunded: one payment intent or one charge.
 
+use oncegate_policy::exchange::Answer;
+use oncegate_policy::json;
 use oncegate_policy::refusal::Refusal;
 use serde_json::Value;
 
@@ -57,9 +59,32 @@ impl Target {
         }
     }
 
-    /// The fence: `payment_intent/pi_…`.
-    pub(crate) fn subject(&self) -> String {
+    /// The fence: `payment_intent/pi_…`. A charge is most often one of a payment intent, and a refund of either takes from
+    /// the same payment: where the charge itself says so, the intent is the fence. What could not be read leaves the charge
+    /// a fence of its own.
+    pub(crate) fn subject(&self, read: Option<&Answer>) -> String {
+        let intent = match self.kind {
+            TargetKind::PaymentIntent => None,
+            TargetKind::Charge => read.and_then(|answer| self.intent_of(answer)),
+        };
+        match intent {
+            Some(intent) => format!("{}/{intent}", TargetKind::PaymentIntent.word()),
+            None => self.named(),
+        }
+    }
+
+    /// As the request names it: `charge/ch_…`.
+    pub(crate) fn named(&self) -> String {
         format!("{}/{}", self.kind.word(), self.id)
+    }
+
+    /// The payment intent of this charge (<https://docs.stripe.com/api/charges/object>).
+    fn intent_of(&self, answer: &Answer) -> Option<String> {
+        let charge = json::strict(&answer.body).ok().filter(|_| answer.status == 200)?;
+        let is_ours = charge["object"] == "charge" && charge["id"] == self.id.as_str();
+        let named = charge.get("payment_intent").filter(|_| is_ours)?;
+        let id = named.as_str().or_else(|| named.get("id")?.as_str())?;
+        is_id(id, TargetKind::PaymentIntent.prefixes()).then(|| id.to_owned())
     }
 
     /// Where the amount that is left can be read.

@@ -210,6 +210,8 @@ pub struct Declared {
     pub body: Option<serde_json::Value>,
     /// `governed`. Default true for everything but GET, HEAD and OPTIONS.
     pub governed: bool,
+    /// Whether its provider takes the same write as a GET, as far as a `preset` knows it.
+    pub writes_by_get: bool,
     /// `impact`
     pub impact: Option<ImpactRule>,
     /// `idempotency`
@@ -262,6 +264,8 @@ pub struct Preset {
     pub idempotency: Option<Idempotency>,
     /// How its answers are to be read.
     pub response: ResponseRules,
+    /// Whether it takes its writes as GETs too: then no GET is a mere read there.
+    pub writes_by_get: bool,
 }
 
 /// `verify = { url, status, match }`

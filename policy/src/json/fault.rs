@@ -80,6 +80,14 @@ pub enum BodyFault {
         /// The field, cut.
         name: String,
     },
+    /// White space at an end of a field's name, or a control character in it.
+    #[error(
+        "the form field `{name}` has white space at an end of its name or a control character in it: send it without"
+    )]
+    Mangled {
+        /// The field, cut.
+        name: String,
+    },
     /// `a=` beside `a[b]=`, `a[]=` beside `a[b]=`, or several `a[][b]=`.
     #[error("the form field `{name}` contradicts another field: write a list of objects as a[0][b], a[1][b]")]
     Conflict {

@@ -24,4 +24,20 @@ impl UrlTemplate {
         let as_many = if self.takes_rest() { theirs.len() >= own.len() } else { theirs.len() == own.len() };
         self.scheme == scheme && as_many && own.iter().zip(theirs).all(alike)
     }
+
+    /// Whether the path is this one to the letter, query and method left aside.
+    #[must_use]
+    pub fn names(&self, scheme: Scheme, path: &CanonicalPath) -> bool {
+        let same = |(own, theirs): (&Segment, &String)| match own {
+            Segment::Literal { decoded, .. } => decoded == theirs,
+            Segment::Capture(_) | Segment::BuildOnly(_) => !theirs.is_empty(),
+            Segment::Rest(_) => true,
+        };
+        // A trailing slash makes another resource.
+        let ends = !self.takes_rest() || path.segments().last().is_some_and(|last| !last.is_empty());
+        self.scheme == scheme
+            && self.has_room_for(path)
+            && ends
+            && self.segments.iter().zip(path.segments()).all(same)
+    }
 }

@@ -33,6 +33,7 @@ fn brackets_nest() {
 fn what_two_parsers_could_read_differently_is_refused() {
     let duplicate = |name: &str| BodyFault::Duplicate { name: name.to_owned() };
     let conflict = |name: &str| BodyFault::Conflict { name: name.to_owned() };
+    let mangled = |name: &str| BodyFault::Mangled { name: name.to_owned() };
     let brackets = |name: &str| BodyFault::Brackets { name: name.to_owned() };
     let deep = format!("a{}=1", "[b]".repeat(17));
     let many = vec!["a[]=1"; 1001].join("&");
@@ -57,6 +58,11 @@ fn what_two_parsers_could_read_differently_is_refused() {
         (b"a[b[c]]=1", brackets("a[b[c]]")),
         (b"[a]=1", brackets("[a]")),
         (b"=1", BodyFault::EmptyName),
+        (b"amount=5&+amount=5000", mangled(" amount")),
+        (b"amount=5&amount%20=5000", mangled("amount ")),
+        (b"amount=5&%09amount=5000", mangled("\u{fffd}amount")),
+        (b"amount=5&amount%00=5000", mangled("amount\u{fffd}")),
+        (b"a%0A[b]=1", mangled("a\u{fffd}[b]")),
         (b"a=1;b=2", BodyFault::Semicolon),
         (b"a=%", BodyFault::BadEscape),
         (b"a=%4", BodyFault::BadEscape),

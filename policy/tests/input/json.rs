@@ -226,3 +226,25 @@ fn what_differs_in_case_alone_is_a_lookalike() {
         assert_eq!(lookalike(&value, path).as_deref(), found, "{path}");
     }
 }
+
+#[test]
+fn what_servers_bind_to_the_same_name_is_a_lookalike() {
+    for (body, path, found) in [
+        (json!({ "order_id": 1, "order.id": 2 }), "order_id", Some("order.id")),
+        (json!({ "order_id": 1, "order id": 2 }), "order_id", Some("order id")),
+        (json!({ "order_id": 1, "order[id": 2 }), "order_id", Some("order[id")),
+        (json!({ "order-id": 1, "order_id": 2 }), "order_id", None),
+        (json!({ "seats": 5, "\u{17f}eats": 5000 }), "seats", Some("\u{17f}eats")),
+        (json!({ "tokens": 5, "to\u{212a}ens": 5000 }), "tokens", Some("to\u{212a}ens")),
+        (json!({ "größe": 1, "GRÖSSE": 2, "GRÖßE": 3 }), "größe", Some("GRÖßE")),
+        (json!({ "amount": 5, " amount": 5000 }), "amount", Some(" amount")),
+        (json!({ "amount": 5, "amount\u{0}x": 5000 }), "amount", Some("amount\u{fffd}x")),
+        (json!({ "order": { "id": 1 }, "order.id": 2 }), "order.id", Some("order.id")),
+        (json!({ "order": { "id": 1 }, "Order.Id": 2 }), "order.id", Some("Order.Id")),
+        (json!({ "order": { "id": 1 }, "order_id": 2 }), "order.id", None),
+        (json!({ "items": [{ "price": 1, "pr\u{131}ce": 2 }] }), "items.*.price", None),
+        (json!({ "line": { "unit_price": 1, "unit.price": 2 } }), "line.unit_price", Some("unit.price")),
+    ] {
+        assert_eq!(lookalike(&body, path).as_deref(), found, "{path} in {body}");
+    }
+}

@@ -40,6 +40,7 @@ fn router() -> Router {
         url: UrlTemplate::parse(url).unwrap(),
         when: vec![],
         governed: true,
+        writes_by_get: false,
     };
     let (router, remarks) = Router::build(vec![
         route("refund", "https://api.stripe.com/v1/refunds"),

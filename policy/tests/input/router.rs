@@ -12,6 +12,7 @@ fn route(action: &str, method: &str, url: &str, when: Vec<Check>) -> Route {
         url: UrlTemplate::parse(url).unwrap(),
         when,
         governed: true,
+        writes_by_get: false,
     }
 }
 
@@ -169,6 +170,46 @@ fn what_takes_the_rest_comes_last_and_is_known_by_any_method() {
         let path = CanonicalPath::spread(path).unwrap();
         assert_eq!(router.knows_path(Scheme::Https, &authority, &path), known, "{path:?}");
         assert_eq!(router.candidates("GET", Scheme::Https, &authority, &path, &[]), []);
+    }
+}
+
+/// Where the host lets unclaimed writes through, a governed one may not slip through in another spelling.
+#[test]
+fn another_spelling_of_a_governed_path_is_told_from_another_path() {
+    let list = Route { governed: false, ..route("list", "POST", "https://a.example/list", vec![]) };
+    let slack = Route { writes_by_get: true, ..route("say", "POST", "https://a.example/say", vec![]) };
+    let (router, _) = Router::build(vec![
+        route("refund", "POST", "https://a.example/v1/refunds", vec![]),
+        route("one", "POST", "https://a.example/v1/things/{{input.id}}", vec![]),
+        route("built", "POST", "https://a.example/v1/built/{{effect.id}}", vec![]),
+        route("files", "POST", "https://a.example/files/{{input.path}}", vec![]),
+        list,
+        slack,
+    ]);
+    for (method, path, respelled) in [
+        ("POST", "/v1/refunds", false),
+        ("POST", "/v1/refunds/", true),
+        ("POST", "/V1/refunds", true),
+        ("POST", "/v1/Refunds/", true),
+        ("POST", "/v1/refund", false),
+        ("POST", "/v1/refunds/x", false),
+        ("PUT", "/v1/refunds/", false),
+        ("POST", "/v1/things/9", false),
+        ("POST", "/v1/things/9/", true),
+        ("POST", "/v1/THINGS/9", true),
+        ("POST", "/v1/built/eff_1", false),
+        ("POST", "/v1/Built/eff_1", true),
+        ("POST", "/list/", false),
+    ] {
+        let authority = Authority::parse("a.example", Some(443)).unwrap();
+        let path = CanonicalPath::parse(path).unwrap();
+        assert_eq!(router.respells(method, Scheme::Https, &authority, &path), respelled, "{method} {path:?}");
+        assert!(!router.respells(method, Scheme::Http, &authority, &path), "of another scheme: {path:?}");
+    }
+    let authority = Authority::parse("a.example", Some(443)).unwrap();
+    for (path, claimed) in [("/say", true), ("/Say/", true), ("/v1/refunds", false)] {
+        let path = CanonicalPath::parse(path).unwrap();
+        assert_eq!(router.governs_reads(Scheme::Https, &authority, &path), claimed, "{path:?}");
     }
 }
 
