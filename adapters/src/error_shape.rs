@@ -56,10 +56,10 @@ pub(crate) fn stripe(error: &OwnError<'_>) -> Vec<u8> {
 }
 
 /// Resend's error object (<https://resend.com/docs/api-reference/errors>): its clients tell errors apart by `name`, and
-/// show `message`.
+/// show `message`. `code` stands there besides, as in every other shape.
 #[must_use]
 pub(crate) fn resend(error: &OwnError<'_>) -> Vec<u8> {
-    json!({ "statusCode": error.status, "name": error.code, "message": error.sentence })
+    json!({ "statusCode": error.status, "name": error.code, "message": error.sentence, "code": error.code })
         .to_string()
         .into_bytes()
 }
@@ -126,6 +126,7 @@ mod tests {
     fn the_shape_that_resend_clients_read() {
         let expected = json!({
             "statusCode": 422, "name": "oncegate_outcome_unknown", "message": "It may be \"done\".",
+            "code": "oncegate_outcome_unknown",
         });
         assert_eq!(read(&resend(&UNKNOWN)), expected);
     }

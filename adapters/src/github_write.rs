@@ -17,6 +17,7 @@ use serde_json::Value;
 
 use crate::built::{Built, plain_header};
 use crate::declared::Declared;
+use crate::github::is_plain_name;
 use crate::look::{Look, LookStep, Memory};
 use crate::own_marks;
 use crate::plan::{Marks, Plan, Planned, Prepared, Request, bounded_subject};
@@ -159,19 +160,14 @@ fn subject(path: &str, input: &Value) -> String {
     }
 }
 
-/// One spelling of each place: GitHub's own names have no others, and what it makes of `acme.git`, `7.0` or a space is not
-/// documented.
+/// One spelling of each place ([`is_plain_name`]), and numbers in digits: what it makes of `7.0` is not documented either.
 fn plain_names(path: &str) -> Result<(), Refusal> {
     let words: Vec<&str> = path.trim_start_matches('/').split('/').collect();
-    let name = |word: &str| {
-        let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
-        word.bytes().all(plain) && !word.ends_with('.') && !word.to_ascii_lowercase().ends_with(".git")
-    };
     let good = match words.as_slice() {
         ["repos", owner, repository, "issues" | "pulls", number, ..] => {
-            name(owner) && name(repository) && number.bytes().all(|b| b.is_ascii_digit())
+            is_plain_name(owner) && is_plain_name(repository) && number.bytes().all(|b| b.is_ascii_digit())
         }
-        ["repos", owner, repository, ..] => name(owner) && name(repository),
+        ["repos", owner, repository, ..] => is_plain_name(owner) && is_plain_name(repository),
         _ => true,
     };
     if good { Ok(()) } else { Err(invalid("Name the repository and the number in their plain spelling")) }

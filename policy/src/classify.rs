@@ -57,8 +57,9 @@ fn answered(answer: &Answer, rules: &ResponseRules) -> Verdict {
     match answer.status {
         200..=299 => inside_success(answer, rules),
         // These three say "perhaps": a time-out on their side, a conflict with something that may be ourselves,
-        // a client (us) that closed.
-        408 | 409 | 499 => Verdict::Unknown,
+        // a client (us) that closed. Two say only that the answer cannot be given as the agent asked for it (`Accept`,
+        // `Range`): frameworks find that out when the write is done (decision 0020).
+        408 | 409 | 499 | 406 | 416 => Verdict::Unknown,
         // 425 (RFC 8470: not processed) and 429 (RFC 6585: refused) are here.
         400..=499 => Verdict::Failed,
         _ => Verdict::Unknown,
@@ -120,6 +121,9 @@ mod tests {
             (status(401), Failed),
             (status(402), Failed),
             (status(404), Failed),
+            (status(406), Unknown),
+            (status(416), Unknown),
+            (status(412), Failed),
             (status(408), Unknown),
             (status(409), Unknown),
             (status(413), Failed),

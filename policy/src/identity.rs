@@ -3,17 +3,32 @@
 /// Longest key in characters.
 pub const MAX_KEY: usize = 255;
 
-/// What client libraries put before a UUID when their caller gave no key. Each new call gets a new one, so
-/// such a key identifies one try and not the operation.
-const LIBRARY_PREFIXES: [&str; 4] =
-    ["stripe-node-retry-", "stainless-node-retry-", "stainless-python-retry-", "idempotency-key-"];
+/// What client libraries put before what they draw when their caller gave no key. Each new call gets a new one, so such a
+/// key identifies one try and not the operation.
+const LIBRARY_PREFIXES: [&str; 2] = ["stripe-node-retry-", "idempotency-key-"];
+/// Generated clients of one family, for each language: `stainless-python-retry-`.
+const LIBRARY_FAMILY: (&str, &str) = ("stainless-", "-retry-");
 
-/// Whether a library made this key by itself: a bare UUID of any version (RFC 9562; hyphenated or 32 hex
-/// digits, in any case), a known prefix before one, or stripe-go's clock and six random characters.
+/// Whether a library made this key by itself: a bare UUID of any version (RFC 9562; hyphenated or 32 hex digits, in any
+/// case), also between quotation marks, as a structured field is written (RFC 9651); a known prefix before one or before
+/// 64 hex digits; or stripe-go's clock and six random characters.
 #[must_use]
 pub fn is_generated_key(key: &str) -> bool {
-    let uuid = LIBRARY_PREFIXES.iter().find_map(|prefix| key.strip_prefix(prefix)).unwrap_or(key);
-    is_uuid(uuid) || is_stripe_go(key)
+    let quoted = key.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    let key = quoted.unwrap_or(key);
+    let known =
+        LIBRARY_PREFIXES.iter().find_map(|prefix| key.strip_prefix(prefix)).or_else(|| of_the_family(key));
+    match known {
+        Some(drawn) => is_uuid(drawn) || (drawn.len() == 64 && drawn.bytes().all(|b| b.is_ascii_hexdigit())),
+        None => is_uuid(key) || is_stripe_go(key),
+    }
+}
+
+/// What a client of the family has drawn.
+fn of_the_family(key: &str) -> Option<&str> {
+    let (family, retry) = LIBRARY_FAMILY;
+    let (language, drawn) = key.strip_prefix(family)?.split_once(retry)?;
+    language.bytes().all(|b| b.is_ascii_alphanumeric()).then_some(drawn)
 }
 
 /// Whether the text can be a key: 1 to 255 printable ASCII characters, and no space at its ends, since HTTP

@@ -73,6 +73,15 @@ impl Fresh {
     }
 }
 
+/// A key that came beside a request and not in one of its fields.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyBeside {
+    /// As it was sent.
+    pub text: String,
+    /// Somebody named the operation by it (`operationKey`): no library fills that by itself, whatever it looks like.
+    pub chosen: bool,
+}
+
 /// Who asks for what, and with which bytes.
 pub struct Asking {
     /// Its ids, if it becomes something.
@@ -110,7 +119,7 @@ pub struct Asking {
     /// The preview that it is bound to.
     pub preview: Option<PreviewId>,
     /// The key that came beside the request and not in one of its fields.
-    pub key: Option<String>,
+    pub key: Option<KeyBeside>,
     /// What it says of other effects.
     pub links: Links,
     /// Which way it came in.

@@ -14,7 +14,7 @@ use oncegate_policy::router::Candidate;
 use oncegate_policy::template::Scope;
 use serde_json::Value;
 
-use crate::asking::{Asking, Fresh, Listener};
+use crate::asking::{Asking, Fresh, KeyBeside, Listener};
 use crate::links::Links;
 use crate::meant::{self, Content};
 use crate::state::Snapshot;
@@ -28,7 +28,7 @@ pub struct Invoked {
     /// Who asks.
     pub caller: CallerName,
     /// The caller's own key, if one was sent.
-    pub key: Option<String>,
+    pub key: Option<KeyBeside>,
     /// A JSON object.
     pub input: Value,
     /// What it says of other effects.

@@ -166,7 +166,7 @@ fn caller_key(adapter: &Adapter, asking: &Asking) -> Result<Option<CallerKey>, R
     let header = adapter.key_header().unwrap_or(KEY_HEADER);
     let in_headers = asking.headers.iter().filter(|(name, _)| name == header || name == KEY_HEADER);
     let in_body = adapter.key_member().and_then(|member| asking.input.get(member)).and_then(Value::as_str);
-    let beside = asking.key.as_deref();
+    let beside = asking.key.as_ref().map(|key| key.text.as_str());
     let mut found = in_headers
         .map(|(_, text)| text.as_str())
         .chain(in_body)
@@ -181,5 +181,6 @@ fn caller_key(adapter: &Adapter, asking: &Asking) -> Result<Option<CallerKey>, R
         let sentence = "The idempotency key has to be 1 to 255 printable ASCII characters. Nothing was sent.";
         return Err(Refusal::new(Code::InvalidInput, sentence));
     }
-    Ok(Some(CallerKey { generated: identity::is_generated_key(text), text: text.to_owned() }))
+    let chosen = asking.key.as_ref().is_some_and(|key| key.chosen);
+    Ok(Some(CallerKey { generated: !chosen && identity::is_generated_key(text), text: text.to_owned() }))
 }

@@ -131,6 +131,28 @@ fn a_template_becomes_the_request_that_it_describes() {
     assert!(sent.text().contains(r#"["p",1.50]"#), "{}", sent.text());
 }
 
+/// An order's id is often a UUID. As `operationKey` somebody has named the operation by it; in the field that libraries
+/// fill by themselves it names one try.
+#[test]
+fn a_uuid_that_names_the_operation_is_no_librarys() {
+    let (provider, home) = desk(
+        "[actions.pay]\nmethod = \"POST\"\nurl = \"https://tickets.test/v1/pay\"\ngoverned = true\nidentical_within = \"24h\"\n",
+    );
+    let sidecar = home.serve();
+    let ask = |key: Option<&str>, body: Value| {
+        let target = ("POST", "/actions/pay/invoke");
+        data(&call_under(&sidecar, "billing-agent", key, (target.0, target.1, &body.to_string())))
+    };
+    let named = |key: &str| ask(None, json!({ "input": { "amount": 5 }, "operationKey": key }));
+    let [first, again, second] = [KEYS[0], KEYS[0], KEYS[1]].map(named);
+    assert_eq!((&first["effectId"], &first["status"]), (&again["effectId"], &json!("succeeded")), "{again}");
+    assert_ne!(first["effectId"], second["effectId"], "{second}");
+    assert_eq!(provider.record().writes().len(), 2);
+    let tries = ["3f0a1b2c-0000-4000-8000-000000000001", "3f0a1b2c-0000-4000-8000-000000000002"];
+    let [one, other] = tries.map(|key| ask(Some(key), json!({ "input": { "amount": 6 } })));
+    assert_eq!((&one["effectId"], provider.record().writes().len()), (&other["effectId"], 3), "{other}");
+}
+
 #[test]
 fn what_is_wrong_is_an_error_and_nothing_is_sent() {
     let (provider, home) = desk(

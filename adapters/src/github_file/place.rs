@@ -5,6 +5,7 @@ use oncegate_policy::url_template::percent_encode;
 use serde_json::Value;
 
 use super::{Repository, invalid};
+use crate::github::is_plain_name;
 
 /// One file. Owner and name in lower case: GitHub does not tell their cases apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +28,9 @@ impl Place {
             Some(only) => (only.owner.as_str(), only.name.as_str()),
             None => (given("owner")?, given("repo")?),
         };
+        if !is_plain_name(owner) || !is_plain_name(name) {
+            return Err(invalid("Name the repository in its plain spelling"));
+        }
         let branch = match input.get("branch") {
             None | Some(Value::Null) => None,
             Some(Value::String(branch)) if !branch.is_empty() => {

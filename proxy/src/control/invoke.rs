@@ -23,7 +23,7 @@ use super::answer::{ApiError, ErrorCode, one};
 use super::auth::Asker;
 use super::params::Id;
 use super::{actions, body, show};
-use crate::asking::{Asking, Fresh, Listener};
+use crate::asking::{Asking, Fresh, KeyBeside, Listener};
 use crate::drill;
 use crate::invoking::{self, Invoked};
 use crate::links::{self, Links};
@@ -164,7 +164,7 @@ pub(crate) fn input(mut asked: Value) -> Result<Value, Refusal> {
 }
 
 /// The caller's own key: `operationKey`, which somebody chose, else the field that client libraries fill by themselves.
-fn key(headers: &HeaderMap, asked: &Value) -> Result<Option<String>, Refusal> {
+fn key(headers: &HeaderMap, asked: &Value) -> Result<Option<KeyBeside>, Refusal> {
     let mut fields = headers.get_all(KEY_HEADER).iter();
     let field = match (fields.next(), fields.next()) {
         (field, None) => field.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned()),
@@ -173,8 +173,10 @@ fn key(headers: &HeaderMap, asked: &Value) -> Result<Option<String>, Refusal> {
             return Err(Refusal::new(Code::Ambiguous, sentence));
         }
     };
-    let chosen = links::text(asked, "operationKey")?.map(str::to_owned);
-    Ok(chosen.or(field).filter(|key| !key.is_empty()))
+    let chosen =
+        links::text(asked, "operationKey")?.map(|text| KeyBeside { text: text.to_owned(), chosen: true });
+    let key = chosen.or_else(|| Some(KeyBeside { text: field?, chosen: false }));
+    Ok(key.filter(|key| !key.text.is_empty()))
 }
 
 /// What the pipeline said, as the published client reads it.
