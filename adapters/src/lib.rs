@@ -220,6 +220,18 @@ impl Adapter {
         }
     }
 
+    /// What makes the same words another request, beside the headers of a plan: what was done in Stripe's test mode was not
+    /// done, and the first live request is no repeat of it (<https://docs.stripe.com/keys>).
+    #[must_use]
+    pub fn world(&self) -> Option<(&'static str, &'static str)> {
+        let live = match self {
+            Self::StripeRefund(refund) => refund.live,
+            Self::StripeWrite(write) => write.live,
+            Self::ResendEmail(_) | Self::GithubFile(_) | Self::GithubWrite(_) | Self::Declared(_) => false,
+        };
+        live.then_some(("mode", "live"))
+    }
+
     /// Whether an effect can be looked for at all.
     #[must_use]
     pub fn can_read_back(&self) -> bool {

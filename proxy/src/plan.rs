@@ -150,7 +150,9 @@ pub(crate) fn identify(
 fn fingerprint(action: &Action, adapter: &Adapter, asking: &Asking, plan: &Plan) -> Fingerprint {
     let left_out =
         |name: &str| adapter.key_member() == Some(name) || adapter.answer_members().contains(&name);
-    let of = |input: &Value| Fingerprint::of(action.name.as_str(), input, &plan.fingerprint_scope);
+    let world = adapter.world().map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let scope: Vec<_> = plan.fingerprint_scope.iter().cloned().chain(world).collect();
+    let of = |input: &Value| Fingerprint::of(action.name.as_str(), input, &scope);
     match asking.input.as_object().filter(|members| members.keys().any(|name| left_out(name))) {
         None => of(&asking.input),
         Some(members) => {

@@ -111,6 +111,9 @@ fn run_gives_a_command_what_it_needs() {
     assert_eq!(done.code, 7, "it exits with the command's code: {done:?}");
     let unknown = finish(shop.home.command(Build::Plain, &["run", "--as", "nobody", "--", "true"]));
     assert_eq!(unknown.code, 2, "{unknown:?}");
+    // Of an agent's and an operator's key it is the agent's.
+    let unnamed = finish(shop.home.command(Build::Plain, &["run", "--", "sh", "-c", "echo $HTTPS_PROXY"]));
+    assert!(unnamed.code == 0 && unnamed.out.contains("//billing-agent:"), "{unnamed:?}");
 }
 
 /// P7: a developer's shell has the same key under the names of several clients.

@@ -117,7 +117,8 @@ pub(crate) fn reachable(listen: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, listen.port())
 }
 
-/// The named caller, or the only one that may invoke actions.
+/// The named caller, or the only one that may invoke actions; of several the only one that may do nothing else, as agents
+/// may: an operator's key is never taken for an agent's.
 pub(crate) fn which_caller<'a>(
     loaded: &'a Loaded,
     name: Option<&str>,
@@ -131,10 +132,11 @@ pub(crate) fn which_caller<'a>(
     }
     let able: Vec<_> =
         callers.iter().filter(|(_, caller)| caller.scopes.contains(&Scope::ActionsInvoke)).collect();
-    match able.as_slice() {
-        [only] => Ok(*only),
-        [] => Err(Stop::usage("no caller has the scope actions:invoke")),
-        several => {
+    let agents: Vec<_> = able.iter().copied().filter(|(_, caller)| caller.scopes.len() == 1).collect();
+    match (able.as_slice(), agents.as_slice()) {
+        ([only], _) | (_, [only]) => Ok(*only),
+        ([], _) => Err(Stop::usage("no caller has the scope actions:invoke")),
+        (several, _) => {
             let names: Vec<_> = several.iter().map(|(name, _)| name.as_str()).collect();
             Err(Stop::usage(format!("say which caller it is with --as: {}", names.join(", "))))
         }
