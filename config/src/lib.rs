@@ -22,6 +22,7 @@ mod declared;
 mod facts;
 mod hosts;
 mod limits;
+mod narrower;
 mod oauth2;
 mod proxy;
 mod secrets;

@@ -11,6 +11,7 @@ use oncegate_policy::template::{Piece, Template};
 use crate::facts::Facts;
 use crate::fault::{Log, Place};
 use crate::model::{Action, ActionKind, Config, Declared, GithubWrite, Host, Verify};
+use crate::narrower;
 use crate::templates::has;
 
 /// Records every doubt about a configuration that has no fault.
@@ -43,6 +44,7 @@ pub(crate) fn judge(config: &Config, facts: &Facts, log: &Log<'_>) {
                        readable by the sidecar's user alone";
         log.warn(place, message);
     }
+    narrower::judge(config, facts, log);
     nobody_approves(config, facts, log);
 }
 

@@ -12,7 +12,7 @@ use oncegate_adapters::resend_email::{Fence, ResendEmail};
 use oncegate_adapters::stripe_refund::StripeRefund;
 use oncegate_adapters::stripe_write::StripeWrite;
 use oncegate_config::Presets;
-use oncegate_config::model::{self, Action, ActionKind, Credential, EmailFence, Host};
+use oncegate_config::model::{self, Action, ActionKind, Config, Credential, EmailFence, Host, SecretSource};
 use oncegate_policy::authority::Authority;
 use oncegate_policy::template::{Piece, Template};
 use oncegate_policy::url_template::Scheme;
@@ -205,6 +205,27 @@ pub fn secret_names(host: Option<&Host>, action: &Action) -> SecretNames {
     let headers = secret_headers(action, true).into_iter();
     let headers = headers.map(|(name, value)| (format!("header {name}"), owned(value.secrets())));
     headers.chain(chosen).filter(|(_, names)| !names.is_empty()).collect()
+}
+
+/// Whether a secret stands in an action's requests, those that read its effects back among them, or is one that a token
+/// is minted with which stands there.
+#[must_use]
+pub fn takes_secret(config: &Config, action: &Action, name: &str) -> bool {
+    let host = config.host_for(&authority(action));
+    let credentials = [false, true].map(|reading| credential(host?, Some(action), reading));
+    let named = credentials.iter().flatten().flat_map(|credential| credential.secrets());
+    let headers = secret_headers(action, true);
+    let mut named = named.chain(headers.iter().flat_map(|(_, value)| value.secrets()));
+    named.any(|secret| {
+        let minted_with = match config.secrets.get(secret).map(|spec| &spec.from) {
+            Some(SecretSource::OAuth2(minting)) => minting.parts(),
+            Some(
+                SecretSource::Env(_) | SecretSource::File(_) | SecretSource::Command(_) | SecretSource::Vault,
+            )
+            | None => Vec::new(),
+        };
+        secret == name || minted_with.iter().any(|(part, _)| *part == name)
+    })
 }
 
 /// The declared headers that name a secret. Without a scope, only those that need nothing else.

@@ -26,6 +26,7 @@ mod managed;
 mod managed_secrets;
 mod metrics;
 mod once;
+mod open_effects;
 mod page;
 mod params;
 mod previews;

@@ -19,7 +19,8 @@ pub struct Editions {
 #[derive(Default)]
 struct Known {
     latest: u64,
-    /// Of each action that was changed or removed: at most as many as there may be definitions.
+    /// Of each action that was changed or removed, or may have lost requests to one that was: at most as many as there
+    /// have been definitions.
     edited: BTreeMap<ActionName, u64>,
 }
 
@@ -67,11 +68,11 @@ impl Editions {
 
 impl Editing<'_> {
     /// The edit is in force: what was read before goes by something else.
-    pub fn edited(self, action: &ActionName) {
+    pub fn edited(self, actions: impl IntoIterator<Item = ActionName>) {
         let mut known = self.editions.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.latest += 1;
         let latest = known.latest;
-        known.edited.insert(action.clone(), latest);
+        known.edited.extend(actions.into_iter().map(|action| (action, latest)));
     }
 }
 
@@ -90,7 +91,7 @@ mod tests {
             std::future::poll_fn(|cx| std::task::Poll::Ready(editing.as_mut().poll(cx).is_pending())).await;
         assert!(waits, "an edit waits for what is being admitted");
         drop(held);
-        editing.await.edited(&pay);
+        editing.await.edited([pay.clone()]);
         assert_eq!(editions.admitting(&pay, before).await.err().unwrap().code, Code::Undeclared);
         assert!(editions.admitting(&other, before).await.is_ok(), "another action was not touched");
         assert!(editions.admitting(&pay, editions.latest()).await.is_ok());

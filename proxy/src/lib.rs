@@ -58,6 +58,7 @@ pub mod secrets;
 pub mod serve;
 pub mod sigv4;
 pub mod state;
+pub mod taken_over;
 pub mod task;
 pub mod traced;
 pub mod unpack;

@@ -4,6 +4,7 @@
 //! and then it takes the place of the old one in one step. On any fault the old one stays. A request keeps the
 //! configuration it began with.
 
+mod bound;
 pub mod differences;
 mod edits;
 pub mod watch;
@@ -13,7 +14,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use oncegate_config::Fault;
-use oncegate_config::model::{Config, Control};
 use oncegate_store::StoreError;
 use thiserror::Error;
 use tokio::sync::{Mutex, MutexGuard};
@@ -21,7 +21,8 @@ use tokio::task::JoinError;
 
 use crate::load::{self, LoadError, Loaded, Text};
 use crate::state::{Sidecar, Snapshot, SnapshotError};
-use differences::Difference;
+use crate::taken_over::{self, TakenOver};
+use differences::{Difference, Kind};
 pub use edits::{ManagedEdit, Prepared};
 use edits::{before, edit, put_back};
 
@@ -70,6 +71,8 @@ pub struct Reloaded {
     pub next_start: Vec<&'static str>,
     /// What became of limits, as the record says it.
     pub limits: Vec<String>,
+    /// Requests with open effects that are another action's from now on.
+    pub taken_over: Vec<TakenOver>,
     /// Doubts that were not there before.
     pub warnings: Vec<Fault>,
 }
@@ -86,6 +89,9 @@ pub enum ReloadError {
     /// Its limits could not be recorded.
     #[error("the limits could not be brought into the record")]
     Limits(#[from] StoreError),
+    /// Which open effects it concerns could not be read.
+    #[error("what is not settled could not be read")]
+    Unsettled(#[source] StoreError),
     /// The thread that read it has ended early.
     #[error("the configuration could not be read to its end")]
     Ended(#[from] JoinError),
@@ -156,7 +162,7 @@ struct Ready {
 
 impl Ready {
     fn of(running: &Snapshot, mut loaded: Loaded) -> Result<Self, ReloadError> {
-        let next_start = keep_what_cannot_change(&running.config, &mut loaded.config);
+        let next_start = bound::keep(&running.config, &mut loaded.config);
         let (config, directory) = (loaded.config.clone(), loaded.directory.clone());
         let snapshot =
             Snapshot::new(config, directory, Arc::clone(&running.vault), Arc::clone(&running.ours))?;
@@ -281,15 +287,20 @@ impl<'a> Turn<'a> {
         let Ready { loaded, snapshot, next_start } = ready;
         let running = self.sidecar.snapshot();
         let now = self.sidecar.clock.now();
+        let differences = differences::between(&running.config, &loaded.config);
+        let taken_over = match differences.iter().any(|difference| difference.kind == Kind::Action) {
+            true => taken_over::between(&self.sidecar.store, &running, &snapshot).await,
+            false => Ok(Vec::new()),
+        };
+        let taken_over = taken_over.map_err(ReloadError::Unsettled)?;
         // First the record: a limit that is declared counts before anything is let through under it.
         let limits = self.sidecar.store.sync_limits(loaded.config.limits.clone(), now).await?;
-        let differences = differences::between(&running.config, &loaded.config);
         self.sidecar.replace_snapshot(snapshot);
         let known = std::mem::replace(&mut self.last.warnings, loaded.warnings.clone());
         let news = |warning: &Fault| !known.iter().any(|known| known.message == warning.message);
         let warnings = loaded.warnings.into_iter().filter(news).collect();
         self.last.digest = loaded.digest;
-        Ok(Reloaded { differences, next_start, limits, warnings })
+        Ok(Reloaded { differences, next_start, limits, taken_over, warnings })
     }
 
     /// Each reload is heard of once, whatever became of it.
@@ -317,50 +328,8 @@ impl<'a> Turn<'a> {
     }
 }
 
-/// Puts back what is bound for as long as the process lives, and names what somebody wanted otherwise.
-fn keep_what_cannot_change(running: &Config, next: &mut Config) -> Vec<&'static str> {
-    let mut named = Vec::new();
-    let mut keep = |name: &'static str, same: bool| {
-        if !same {
-            named.push(name);
-        }
-    };
-    keep("[proxy] listen", running.proxy.listen == next.proxy.listen);
-    keep("[proxy] max_connections", running.proxy.max_connections == next.proxy.max_connections);
-    keep("[control] listen", running.control.listen == next.control.listen);
-    keep("[log]", running.log == next.log);
-    keep("[otel]", running.otel == next.otel);
-    keep("[store]", running.store == next.store);
-    keep("[reconcile] first_after, max_interval", running.reconcile.schedule == next.reconcile.schedule);
-    keep("[vault]", running.vault_key == next.vault_key);
-    keep("[ca]", (&running.ca_dir, &running.trust_dir) == (&next.ca_dir, &next.trust_dir));
-    // A caller's listener that is taken away lets nobody in from now on; only a new one has to wait.
-    let listens = |(name, caller): (_, &oncegate_config::model::Caller)| {
-        let bound = running.callers.get(name);
-        let plain = bound.and_then(|known| known.listen.as_ref());
-        let transparent = bound.and_then(|known| known.transparent_listen);
-        (caller.listen.is_none() || caller.listen.as_ref() == plain)
-            && (caller.transparent_listen.is_none() || caller.transparent_listen == transparent)
-    };
-    keep("[callers] listen, transparent_listen", next.callers.iter().all(listens));
-    next.proxy.listen = running.proxy.listen;
-    next.proxy.max_connections = running.proxy.max_connections;
-    // What protects a listener goes with its address: another one's must not open this one.
-    if running.control.listen != next.control.listen {
-        next.control = Control { respond_within: next.control.respond_within, ..running.control.clone() };
-    }
-    next.log = running.log;
-    next.otel.clone_from(&running.otel);
-    next.store = running.store.clone();
-    next.reconcile.schedule = running.reconcile.schedule;
-    next.vault_key.clone_from(&running.vault_key);
-    next.ca_dir.clone_from(&running.ca_dir);
-    next.trust_dir.clone_from(&running.trust_dir);
-    named
-}
-
 fn log(reloaded: &Reloaded) {
-    let Reloaded { differences, next_start, limits, warnings } = reloaded;
+    let Reloaded { differences, next_start, limits, taken_over, warnings } = reloaded;
     warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     for difference in differences {
         if difference.takes_away() {
@@ -370,6 +339,9 @@ fn log(reloaded: &Reloaded) {
         }
     }
     limits.iter().for_each(|difference| tracing::info!(difference, "a limit differs from what was recorded"));
+    for one in taken_over {
+        tracing::warn!(from = %one.from, by = %one.by, open = one.open, "requests are another action's now: {}", one.sentence());
+    }
     for setting in next_start {
         tracing::warn!("{setting} was changed: that takes effect at the next start");
     }

@@ -36,6 +36,7 @@ pub mod resolve;
 pub mod stats;
 pub mod sweep;
 pub mod trouble;
+pub mod unsettled;
 pub mod view;
 
 mod attempt;

@@ -76,6 +76,7 @@ mod refusals;
 mod reload;
 mod secrets;
 mod shop;
+mod taken_over;
 mod traced;
 mod transparent;
 mod visible;

@@ -252,3 +252,32 @@ fn a_key_that_has_expired_is_unknown_on_both_listeners() {
     shop.home.write(&format!("{text}\n[callers.next]{declared}"));
     assert_eq!(shop.home.run(&["check"]).code, 0, "{made:?}");
 }
+
+#[test]
+fn p8_who_asked_does_not_put_what_its_effect_is_read_back_with() {
+    let (shop, at) = shop(Some(KEY));
+    let sidecar = shop.home.serve();
+    assert_eq!(put(&sidecar, "STRIPE_KEY", &json!({ "value": FIRST })).status, 201);
+    declare(&shop.home, &sidecar, at);
+    shop.books.lose(1);
+    let own = sidecar.agent("ops").refund(None, REFUND).assert_unknown().effect();
+    says_no(&put(&sidecar, "STRIPE_KEY", &json!({ "value": SECOND })), 409, "CONFLICT", "own_open_effects");
+    let gone = call(&sidecar, "ops", "DELETE", "/secrets/STRIPE_KEY", "");
+    says_no(&gone, 409, "CONFLICT", "in_use");
+    assert_eq!(
+        put(&sidecar, "OTHER", &json!({ "value": SECOND })).status,
+        201,
+        "nothing is read back with it"
+    );
+    assert_eq!(
+        sidecar.reconcile(&shop.home, "ops", &own).code,
+        0,
+        "found with the key that it was sent with"
+    );
+    assert_eq!(put(&sidecar, "STRIPE_KEY", &json!({ "value": SECOND })).status, 200, "it is settled");
+
+    // Another's effect: a key that leaked is replaced at any time.
+    shop.books.lose(1);
+    sidecar.billing().refund(None, "payment_intent=pi_2&amount=100").assert_unknown();
+    assert_eq!(put(&sidecar, "STRIPE_KEY", &json!({ "value": FIRST })).status, 200);
+}

@@ -94,3 +94,21 @@ fn an_agent_that_waits_longer_than_anybody_listens() {
         &[&format!("3:1: `respond_within` {long}"), &format!("5:1: `respond_within` {long}")],
     )]);
 }
+
+#[test]
+fn an_action_that_takes_requests_from_a_governed_one() {
+    let action = |name: &str, path: &str, more: &str| {
+        format!("[actions.{name}]\nmethod = \"POST\"\nurl = \"https://a.example/{path}\"\n{more}\n")
+    };
+    let kept = "subject = \"x\"\nidempotency = { header = \"k\", window = \"1h\" }";
+    let wide = action("wide", "v1/{{input.kind}}", kept);
+    let takes = "7:10: action `narrow` takes POST https://a.example/v1/x from `wide`: what is declared of `wide` does not hold there";
+    check(&[
+        (&(wide.clone() + &action("narrow", "v1/x", "governed = false")), &[takes]),
+        (&(wide.clone() + &action("narrow", "v2/x", "governed = false")), &[]),
+        (&(action("wide", "v1/{{input.kind}}", "governed = false") + &action("narrow", "v1/x", kept)), &[]),
+    ]);
+    let told_apart = |value: &str| format!("{kept}\nwhen = [{{ path = \"input.k\", equals = \"{value}\" }}]");
+    let wide = action("wide", "v1/{{input.kind}}", &told_apart("a"));
+    check(&[(&(wide + &action("narrow", "v1/x", &told_apart("b"))), &[])]);
+}

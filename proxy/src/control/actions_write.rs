@@ -7,16 +7,15 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
 use oncegate_policy::action::ActionName;
-use oncegate_policy::caller::CallerName;
 use oncegate_policy::template::Template;
 use oncegate_policy::url_template::{Scheme, UrlTemplate};
-use oncegate_store::read::EffectFilter;
 use serde_json::{Map, Value, json};
 use toml::Table;
 
 use super::answer::{ApiError, ErrorCode, created, one, page};
 use super::auth::Asker;
 use super::definitions::{Edit, Standing, by_hand, faulty};
+use super::open_effects::{none, none_of};
 use super::page::Pagination;
 use super::params::Id;
 use super::{BODY_BYTES_MAX, actions, body};
@@ -63,8 +62,10 @@ pub(crate) async fn create(
         Standing::Managed(_) => return Err(exists(&name)),
         Standing::ByHand => return Err(by_hand(&name)),
     }
+    let editing = sidecar.editions.editing().await;
     edit.defined.set(name.as_str(), entry);
     let warnings = edit.take(&asker, &[&name]).await?;
+    editing.edited(edit.neighbours(&[&name]));
     tracing::info!(caller.name = %asker.name, action = %name, "an action was defined");
     Ok(created(with_warnings(edit.shown(&name)?, warnings)))
 }
@@ -93,14 +94,14 @@ pub(crate) async fn change(
         || secret_headers(&entry) != secret_headers(&known)
         || key_place(&entry) != key_place(&known)
     {
-        nothing_open(&sidecar, &name, "changed in what holds them").await?;
+        none(&sidecar, &name, "changed in what holds them").await?;
     }
     if SETTLES.iter().any(|key| entry.get(*key) != known.get(*key)) {
-        nothing_open_of(&sidecar, &name, &asker).await?;
+        none_of(&sidecar, &name, &asker, "how they are judged").await?;
     }
     edit.defined.set(name.as_str(), entry);
     let warnings = edit.take(&asker, &[&name]).await?;
-    editing.edited(&name);
+    editing.edited(edit.neighbours(&[&name]));
     tracing::info!(caller.name = %asker.name, action = %name, "an action was changed");
     Ok(one(with_warnings(edit.shown(&name)?, warnings)))
 }
@@ -115,10 +116,10 @@ pub(crate) async fn remove(
     let name = actions::name(&sidecar.snapshot(), &text)?;
     edit.managed(&name)?;
     let editing = sidecar.editions.editing().await;
-    nothing_open(&sidecar, &name, "removed").await?;
+    none(&sidecar, &name, "removed").await?;
     edit.defined.remove(name.as_str());
     edit.take(&asker, &[]).await?;
-    editing.edited(&name);
+    editing.edited([name.clone()]);
     tracing::info!(caller.name = %asker.name, action = %name, "an action was removed");
     Ok(one(json!({ "deleted": true, "id": actions::id(&name), "name": name.as_str() })))
 }
@@ -179,51 +180,6 @@ fn secret_headers(entry: &Table) -> Vec<(&String, &toml::Value)> {
 fn key_place(entry: &Table) -> Vec<(&String, &toml::Value)> {
     let idempotency = entry.get("idempotency").and_then(toml::Value::as_table);
     idempotency.into_iter().flatten().filter(|(name, _)| *name != "window").collect()
-}
-
-/// The effects that are not settled are held by what the definition says.
-async fn nothing_open(sidecar: &Arc<Sidecar>, name: &ActionName, what: &str) -> Result<(), ApiError> {
-    let open = open(sidecar, name, None).await?;
-    if open == 0 {
-        return Ok(());
-    }
-    let message = format!(
-        "{open} effects of {name} are not settled: it cannot be {what} before they are. `oncegate effects \
-         --unresolved` lists them."
-    );
-    Err(ApiError::new(ErrorCode::Conflict, message)
-        .with_details(json!({ "reason": "open_effects", "open": open })))
-}
-
-/// A rule of how an effect is judged settles it: who asked for the effect does not make that rule (P8).
-async fn nothing_open_of(sidecar: &Arc<Sidecar>, name: &ActionName, asker: &Asker) -> Result<(), ApiError> {
-    let open = open(sidecar, name, Some(asker.name.clone())).await?;
-    if open == 0 {
-        return Ok(());
-    }
-    let message = format!(
-        "{open} effects of {name} that this key has asked for are not settled: another key has to change how they are \
-         judged. Nothing was changed."
-    );
-    Err(ApiError::new(ErrorCode::Conflict, message)
-        .with_details(json!({ "reason": "own_open_effects", "open": open })))
-}
-
-/// How many effects of an action are not settled, of everybody or of one caller.
-async fn open(
-    sidecar: &Arc<Sidecar>,
-    name: &ActionName,
-    caller: Option<CallerName>,
-) -> Result<u64, ApiError> {
-    let filter = EffectFilter {
-        action: Some(name.clone()),
-        caller,
-        unresolved: Some(true),
-        limit: 1,
-        ..EffectFilter::default()
-    };
-    let open = sidecar.store.list(filter).await;
-    open.map(|open| open.total).map_err(|error| ApiError::internal("list effects", &error))
 }
 
 fn exists(name: &ActionName) -> ApiError {

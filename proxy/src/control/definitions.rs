@@ -16,9 +16,10 @@ use crate::definition::Problem;
 use crate::definition::faults::Places;
 use crate::definition::file::{DEFINITIONS_MAX, Defined, FILE};
 use crate::definition::versions::{Said, Version, Versions};
-use crate::load;
-use crate::reload::{ManagedEdit, ReplaceError, Turn};
+use crate::reload::{ManagedEdit, Prepared, ReplaceError, Turn};
 use crate::state::Sidecar;
+use crate::taken_over::{self, TakenOver};
+use crate::{adapting, load};
 
 /// What stands under a name.
 pub(super) enum Standing<'a> {
@@ -82,10 +83,17 @@ impl<'a> Edit<'a> {
         Ok(actions::shown(action))
     }
 
-    /// Judges the file as it is to be, and leaves no trace.
-    pub(super) async fn judge(&self) -> Result<(), Refused> {
-        let prepared = self.turn.prepare(self.edits()?).await;
-        prepared.map(drop).map_err(|error| self.refused(error))
+    /// Judges the file as it is to be, and leaves no trace. Gives the requests that it would take from other actions
+    /// whose effects are open.
+    pub(super) async fn judge(&self) -> Result<Vec<TakenOver>, Refused> {
+        let prepared = self.turn.prepare(self.edits()?).await.map_err(|error| self.refused(error))?;
+        self.taken_over(&prepared).await.map_err(Refused::Other)
+    }
+
+    async fn taken_over(&self, prepared: &Prepared) -> Result<Vec<TakenOver>, ApiError> {
+        let between =
+            taken_over::between(&self.sidecar.store, &self.sidecar.snapshot(), prepared.snapshot()).await;
+        between.map_err(|error| ApiError::internal("read what is not settled", &error))
     }
 
     /// Judges, writes and takes the file as it is to be, and records the versions of what was changed. Gives the doubts
@@ -96,6 +104,9 @@ impl<'a> Edit<'a> {
         changed: &[&ActionName],
     ) -> Result<Vec<(String, String)>, ApiError> {
         let prepared = self.turn.prepare(self.edits()?).await.map_err(|error| self.refused(error))?;
+        if let Some(one) = self.taken_over(&prepared).await?.first() {
+            return Err(takes_over(one));
+        }
         // What somebody has written past the API gets its version before it is gone.
         self.write_versions(self.recorded(&self.before, changed)?, None).await?;
         let reloaded = self.turn.write_and_finish(prepared).await?;
@@ -104,6 +115,15 @@ impl<'a> Edit<'a> {
         let ours = reloaded.warnings.iter().filter(|warning| is_ours(&warning.file));
         let said = ours.filter_map(|warning| places.problem(warning));
         Ok(said.map(|(action, problem)| (action.to_owned(), problem.message)).collect())
+    }
+
+    /// These actions and all that go to the same servers: whose requests they may take, or have taken.
+    pub(super) fn neighbours(&self, names: &[&ActionName]) -> Vec<ActionName> {
+        let actions = &self.sidecar.snapshot().config.actions;
+        let servers: Vec<_> =
+            names.iter().filter_map(|name| Some(adapting::authority(actions.get(*name)?))).collect();
+        let beside = actions.values().filter(|action| servers.contains(&adapting::authority(action)));
+        beside.map(|action| &action.name).chain(names.iter().copied()).cloned().collect()
     }
 
     /// Records the versions of actions as they are in force.
@@ -193,6 +213,13 @@ impl<'a> Edit<'a> {
         let details = json!({ "reason": "named_elsewhere" });
         Refused::Other(ApiError::new(ErrorCode::Conflict, message).with_details(details))
     }
+}
+
+/// What recognises a repeat is held while effects are open, whichever way it would be taken.
+pub(super) fn takes_over(one: &TakenOver) -> ApiError {
+    let message = format!("{} Nothing was changed.", one.sentence());
+    let details = json!({ "reason": "open_effects", "open": one.open, "action": one.from.as_str() });
+    ApiError::new(ErrorCode::Conflict, message).with_details(details)
 }
 
 fn is_ours(file: &str) -> bool {

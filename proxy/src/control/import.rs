@@ -14,7 +14,7 @@ use super::actions_write::secure;
 use super::answer::{ApiError, ErrorCode, one};
 use super::auth::Asker;
 use super::body;
-use super::definitions::{Edit, Refused, Standing, blocking, faulty};
+use super::definitions::{Edit, Refused, Standing, blocking, faulty, takes_over};
 use crate::definition::entry;
 use crate::definition::openapi::{self, Candidate, Import, Skipped};
 use crate::state::Sidecar;
@@ -42,7 +42,9 @@ pub(crate) async fn import(
     taken.judge(&mut edit).await?;
     if !dry_run && !taken.candidates.is_empty() {
         let names: Vec<&ActionName> = taken.candidates.keys().collect();
+        let editing = sidecar.editions.editing().await;
         let warnings = edit.take(&asker, &names).await?;
+        editing.edited(edit.neighbours(&names));
         tracing::info!(caller.name = %asker.name, actions = names.len(), "actions were imported");
         taken.warn(warnings);
     }
@@ -90,28 +92,37 @@ impl Taken {
         self.skip(candidate, [reason]);
     }
 
-    /// Takes out what the configuration's reader refuses, until the rest is good. Each round takes out one at least.
+    /// Takes out what the configuration's reader refuses and what would take requests from an action whose effects are
+    /// open, until the rest is good. Each round takes out one at least.
     async fn judge(&mut self, edit: &mut Edit<'_>) -> Result<(), ApiError> {
         loop {
-            let found = match edit.judge().await {
-                Ok(()) => return Ok(()),
-                Err(Refused::Faulty(found)) => found,
+            let mut reasons: BTreeMap<ActionName, Vec<String>> = BTreeMap::new();
+            let refused = match edit.judge().await {
+                Ok(taken_over) if taken_over.is_empty() => return Ok(()),
+                Ok(taken_over) => {
+                    for one in &taken_over {
+                        reasons.entry(one.by.clone()).or_default().push(one.sentence());
+                    }
+                    taken_over.first().map(takes_over)
+                }
+                Err(Refused::Faulty(found)) => {
+                    for (action, problem) in &found {
+                        if let Some(name) = ActionName::parse(action) {
+                            reasons.entry(name).or_default().push(problem.message.clone());
+                        }
+                    }
+                    Some(Refused::Faulty(found).into())
+                }
                 Err(Refused::Other(error)) => return Err(error),
             };
-            let mut reasons: BTreeMap<ActionName, Vec<String>> = BTreeMap::new();
-            for (action, problem) in &found {
-                if let Some(name) = ActionName::parse(action) {
-                    reasons.entry(name).or_default().push(problem.message.clone());
-                }
-            }
             let before = self.candidates.len();
             for (name, reasons) in reasons {
                 let Some(candidate) = self.candidates.remove(&name) else { continue };
                 edit.defined.remove(name.as_str());
                 self.skip(candidate, reasons);
             }
-            if self.candidates.len() == before {
-                return Err(Refused::Faulty(found).into());
+            if let Some(refused) = refused.filter(|_| self.candidates.len() == before) {
+                return Err(refused);
             }
         }
     }

@@ -13,11 +13,12 @@ use zeroize::Zeroizing;
 
 use super::answer::{ApiError, ErrorCode, created, one, page};
 use super::auth::Asker;
-use super::body;
 use super::managed_secrets::{self, Declared};
 use super::page::Pagination;
 use super::params::Id;
 use super::show::moment;
+use super::{body, open_effects};
+use crate::adapting;
 use crate::reload::{Prepared, Turn};
 use crate::secrets::usable;
 use crate::state::{Sidecar, Snapshot};
@@ -56,6 +57,9 @@ pub(crate) async fn put(
     let mut turn = Turn::take(&sidecar).await;
     let snapshot = sidecar.snapshot();
     let declared = declared(&sidecar).await?;
+    // Nothing is admitted between the question and the new value.
+    let editing = sidecar.editions.editing().await;
+    settles_nothing_of(&sidecar, &snapshot, &name, &asker).await?;
     let known = snapshot.config.secrets.get(&name);
     let prepared = match known.filter(|_| !declared.contains_key(&name)) {
         Some(theirs) => {
@@ -67,6 +71,7 @@ pub(crate) async fn put(
     let fresh = snapshot.vault.times(&name).is_none();
     // First the value: what is declared and has none would refuse requests that the old one served.
     keep(&snapshot, &name, put.value, sidecar.clock.now()).await?;
+    drop(editing);
     // What was minted with the one before ends here.
     sidecar.tokens.forget(&name);
     if let Some(prepared) = prepared {
@@ -131,6 +136,21 @@ pub(crate) async fn delete(
         tracing::info!(caller.name = %asker.name, secret = name, "a secret was deleted");
     }
     Ok(one(json!({ "deleted": managed || removed, "name": name })))
+}
+
+/// What an effect is read back with settles it: with the key of another account, a provider shows another record. Who
+/// asked for the effect does not put that (P8). A secret that is named cannot be deleted at all.
+async fn settles_nothing_of(
+    sidecar: &Arc<Sidecar>,
+    snapshot: &Snapshot,
+    name: &str,
+    asker: &Asker,
+) -> Result<(), ApiError> {
+    let (config, what) = (&snapshot.config, format!("the secret {name}"));
+    for action in config.actions.values().filter(|action| adapting::takes_secret(config, action, name)) {
+        open_effects::none_of(sidecar, &action.name, asker, &what).await?;
+    }
+    Ok(())
 }
 
 /// The names are of use to whoever puts secrets, and to whoever declares what uses them.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use super::{Ready, ReloadError, ReplaceError};
 use crate::durable;
 use crate::load::Text;
+use crate::state::Snapshot;
 
 /// One file of `managed/` as it is to be.
 #[derive(Clone, Debug)]
@@ -25,6 +26,12 @@ pub struct Prepared {
 }
 
 impl Prepared {
+    /// What will be in force.
+    #[must_use]
+    pub fn snapshot(&self) -> &Snapshot {
+        &self.ready.snapshot
+    }
+
     /// Writes the files, each whole and durable, in the order of the edits.
     ///
     /// # Errors

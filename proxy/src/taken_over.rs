@@ -1,0 +1,89 @@
+//! What another configuration would make of the requests whose effects are not settled.
+//!
+//! A repeat is recognised within its own action. Where a request would mean another action than it did, an identical one
+//! is a first one there, under that action's controls, and would be sent beside an effect that may have been applied.
+
+use std::collections::BTreeMap;
+
+use http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
+use oncegate_policy::action::ActionName;
+use oncegate_policy::authority::Authority;
+use oncegate_policy::body;
+use oncegate_policy::path::CanonicalPath;
+use oncegate_policy::query;
+use oncegate_policy::url_template::Scheme;
+use oncegate_store::{Store, StoreError, StoredRequest};
+
+use crate::meant::{self, Content};
+use crate::receive;
+use crate::state::Snapshot;
+
+/// Effects that are read at once: each comes with its request, which is as long as `max_request_body` at most.
+const READ_AT_ONCE: u32 = 64;
+
+/// Requests that would be another action's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TakenOver {
+    /// Whose they are.
+    pub from: ActionName,
+    /// Whose they would be.
+    pub by: ActionName,
+    /// How many of their effects are not settled.
+    pub open: u64,
+}
+
+impl TakenOver {
+    /// In words, for whoever declares actions.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        let Self { from, by, open } = self;
+        format!(
+            "{open} effects of {from} are not settled, and a repeat of their requests would be {by}'s, which knows \
+             nothing of them, and would be sent. `oncegate effects --unresolved` lists them."
+        )
+    }
+}
+
+/// The effects that are not settled and whose requests `next` would take for an action that `now` does not take them
+/// for, and that is not their own.
+///
+/// # Errors
+/// The record could not be read.
+pub async fn between(store: &Store, now: &Snapshot, next: &Snapshot) -> Result<Vec<TakenOver>, StoreError> {
+    let mut open: BTreeMap<(ActionName, ActionName), u64> = BTreeMap::new();
+    let mut after = 0;
+    loop {
+        let unsettled = store.unsettled(after, READ_AT_ONCE).await?;
+        let Some(last) = unsettled.last() else { break };
+        after = last.place;
+        for one in unsettled {
+            let Some(by) = served_by(next, &one.request).filter(|by| *by != one.action) else { continue };
+            if served_by(now, &one.request).as_ref() != Some(&by) {
+                *open.entry((one.action, by)).or_default() += 1;
+            }
+        }
+    }
+    Ok(open.into_iter().map(|((from, by), open)| TakenOver { from, by, open }).collect())
+}
+
+/// The action as which this request would be let through; `None` where it would be refused, or is no action's.
+fn served_by(snapshot: &Snapshot, request: &StoredRequest) -> Option<ActionName> {
+    let uri: Uri = request.url.parse().ok()?;
+    let scheme =
+        [Scheme::Https, Scheme::Http].into_iter().find(|one| uri.scheme_str() == Some(one.as_str()))?;
+    let authority = Authority::parse(uri.authority()?.as_str(), Some(scheme.default_port())).ok()?;
+    let path = CanonicalPath::parse(uri.path()).ok()?;
+    let query = query::parse(uri.query()).ok()?;
+    let candidates = snapshot.router.candidates(&request.method, scheme, &authority, &path, &query);
+    let headers: HeaderMap = request.headers.iter().filter_map(field).collect();
+    let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let (kind, members) = body::read(content_type, &request.body).ok()?;
+    let packed = receive::is_packed(&headers);
+    let content = Content { content_type, packed, bytes: &request.body, kind, members: &members };
+    let (action, _) = meant::meant(snapshot, &candidates, &content).ok()??;
+    action.enabled.then(|| action.name.clone())
+}
+
+fn field((name, value): &(String, String)) -> Option<(HeaderName, HeaderValue)> {
+    Some((name.parse().ok()?, value.parse().ok()?))
+}

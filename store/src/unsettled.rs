@@ -1,0 +1,45 @@
+//! What was asked for and is not settled, as it was asked for: what a repeat of it would say.
+
+use oncegate_policy::action::ActionName;
+use rusqlite::Connection;
+
+use crate::Store;
+use crate::error::StoreError;
+use crate::read::collect;
+use crate::row;
+use crate::view::StoredRequest;
+
+/// The request of an effect that waits, is under way or is not known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unsettled {
+    /// Its place in the order of the record.
+    pub place: i64,
+    /// The action that it was asked for as.
+    pub action: ActionName,
+    /// The request, without the credential.
+    pub request: StoredRequest,
+}
+
+impl Store {
+    /// The requests of effects that are not settled, oldest first: at most `limit` of those whose place is after `after`.
+    ///
+    /// # Errors
+    /// The record could not be read.
+    pub async fn unsettled(&self, after: i64, limit: u32) -> Result<Vec<Unsettled>, StoreError> {
+        let look = move |connection: &Connection| {
+            let mut statement = connection.prepare_cached(
+                "SELECT e.key, e.action, r.method, r.url, r.headers, r.body
+                 FROM effect e JOIN request r ON r.effect = e.key
+                 WHERE e.key > ?1 AND e.stage NOT IN ('settled', 'rejected') ORDER BY e.key LIMIT ?2",
+            )?;
+            collect(&mut statement.query([after, i64::from(limit)])?, |columns| {
+                let (place, action) = (columns.next()?, columns.word("action", ActionName::parse)?);
+                let (method, url) = (columns.next()?, columns.next()?);
+                let headers = row::headers_from(&columns.next::<String>()?)?;
+                let request = StoredRequest { method, url, headers, body: columns.next()? };
+                Ok(Unsettled { place, action, request })
+            })
+        };
+        self.inner.reader.read("read what is not settled", look).await
+    }
+}
