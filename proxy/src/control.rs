@@ -29,6 +29,7 @@ mod once;
 mod open_effects;
 mod page;
 mod params;
+mod places;
 mod previews;
 mod resolving;
 pub mod routes;
@@ -43,6 +44,7 @@ pub(crate) use actions::shown as shown_action;
 mod tests;
 pub mod tls;
 pub mod view;
+mod waits;
 
 use std::sync::Arc;
 
@@ -56,6 +58,7 @@ use tokio::sync::watch;
 use crate::state::Sidecar;
 use answer::{ApiError, ErrorCode};
 use once::Once;
+use waits::Waits;
 
 /// Most bytes of a request's body.
 pub(crate) const BODY_BYTES_MAX: usize = 64 * 1024;
@@ -76,6 +79,7 @@ pub fn router(sidecar: Arc<Sidecar>, stopping: watch::Receiver<bool>) -> Router 
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
         .layer(Extension(Stopping(stopping)))
+        .layer(Extension(Waits::default()))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(from_fn(guard::answer_always))
         .with_state(sidecar)

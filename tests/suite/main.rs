@@ -29,6 +29,7 @@ mod classification_slow;
 mod commands;
 mod concurrency;
 mod control_listener;
+mod control_places;
 mod core_dump;
 mod counting;
 mod crash;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
+use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use oncegate_policy::caller::Scope;
 use oncegate_policy::id::{ApprovalId, EffectId};
@@ -20,6 +21,7 @@ use super::auth::Asker;
 use super::page::{Pagination, Window};
 use super::params::{Id, Params};
 use super::view::{ApprovalJson, DecidedJson};
+use super::waits::Waits;
 use super::{Stopping, body, show};
 use crate::let_through::{self, ANSWER_WITHIN, LetThrough};
 use crate::preview;
@@ -64,22 +66,32 @@ pub(crate) async fn list(
     Ok(page(found.iter().map(show::approval).collect(), Pagination::of(window, total)))
 }
 
-/// `GET /approvals/{id}[?waitSeconds=n]`: still pending after the wait is an ordinary answer.
+/// `GET /approvals/{id}[?waitSeconds=n]`: still pending after the wait is an ordinary answer, and so it is at once where
+/// as many wait already as may.
 pub(crate) async fn get(
     State(sidecar): State<Arc<Sidecar>>,
     Extension(Stopping(mut stopping)): Extension<Stopping>,
+    Extension(waits): Extension<Waits>,
     asker: Asker,
     Id(id): Id,
     params: Params,
 ) -> Result<Response, ApiError> {
     let seconds: Option<u64> =
         params.read("waitSeconds", "a whole number of seconds, 0 or more", |text| text.parse().ok())?;
-    let until = Instant::now() + Duration::from_secs(seconds.unwrap_or(0)).min(WAIT_MAX);
+    let wait = Duration::from_secs(seconds.unwrap_or(0)).min(WAIT_MAX);
+    let until = Instant::now() + wait;
     let id = approval_id(&id)?;
+    let waiting = if wait.is_zero() { None } else { waits.enter(&asker.name) };
+    let turned_away = waiting.is_none() && !wait.is_zero();
     loop {
         let approval = find(&sidecar, &id).await?;
-        if approval.status != "pending" || Instant::now() >= until || *stopping.borrow() {
-            return Ok(one(with_request(&sidecar, &asker, &approval).await?));
+        if approval.status != "pending" || Instant::now() >= until || *stopping.borrow() || turned_away {
+            let mut response = one(with_request(&sidecar, &asker, &approval).await?);
+            if turned_away {
+                // Its place at the listener is free for others between two questions.
+                response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
+            return Ok(response);
         }
         tokio::select! {
             () = sleep(WAIT_STEP) => {}

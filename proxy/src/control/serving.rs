@@ -11,11 +11,12 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use rustls::ServerConfig;
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
+use super::places::{Place, Places};
 use crate::listener::stopped;
 use crate::state::Sidecar;
 use crate::task;
@@ -31,8 +32,11 @@ const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// What one client may take.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Open connections; more wait to be accepted.
+    /// Open connections. When there are so many, the one that has asked nothing for the longest time is closed for the
+    /// next; where each is being answered, more wait to be accepted.
     pub connections: usize,
+    /// For the head of a connection's first request to arrive: who connects has something to ask.
+    pub first_head: Duration,
     /// For a request's head to arrive, which is also how long an idle connection is kept. Clients that pool
     /// connections give up theirs sooner (httpx after 5 s), so that none is closed under a request.
     pub head: Duration,
@@ -42,7 +46,12 @@ pub struct Bounds {
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self { connections: 512, head: Duration::from_secs(75), handshake: Duration::from_secs(10) }
+        Self {
+            connections: 512,
+            first_head: Duration::from_secs(10),
+            head: Duration::from_secs(75),
+            handshake: Duration::from_secs(10),
+        }
     }
 }
 
@@ -64,13 +73,13 @@ pub struct Api {
 /// Serves until `stop` says so, then lets open requests end within `grace`. The certificate is that of the
 /// configuration of the moment: a renewed one counts for the next connection.
 pub async fn serve(sidecar: Arc<Sidecar>, socket: TcpListener, api: Api, grace: Duration) {
-    let permits = Arc::new(Semaphore::new(api.bounds.connections));
+    let places = Places::new(api.bounds.connections);
     let mut connections = JoinSet::new();
     let mut stop = api.stop.clone();
     loop {
-        let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { break };
-        let accepted = tokio::select! {
-            accepted = socket.accept() => accepted,
+        let next = async { Some((places.take().await?, socket.accept().await)) };
+        let (place, accepted) = tokio::select! {
+            Some(next) = next => next,
             () = stopped(&mut stop) => break,
         };
         match accepted {
@@ -79,8 +88,7 @@ pub async fn serve(sidecar: Arc<Sidecar>, socket: TcpListener, api: Api, grace: 
                 stream.set_nodelay(true).ok();
                 let (api, tls) = (api.clone(), sidecar.snapshot().control_tls.clone());
                 connections.spawn(task::apart(async move {
-                    api.connection(stream, tls).await;
-                    drop(permit);
+                    api.at(place, stream, tls).await;
                 }));
             }
             Err(error) => {
@@ -99,25 +107,41 @@ pub async fn serve(sidecar: Arc<Sidecar>, socket: TcpListener, api: Api, grace: 
 }
 
 impl Api {
-    /// Serves one client to the end of its connection.
+    /// Serves one client, whose connection is bounded elsewhere, to the end of it.
     pub async fn connection(&self, stream: impl Stream + 'static, tls: Option<Arc<ServerConfig>>) {
+        self.at(Place::elsewhere(), stream, tls).await;
+    }
+
+    async fn at(&self, place: Place, stream: impl Stream + 'static, tls: Option<Arc<ServerConfig>>) {
         let over_tls = tls.is_some();
         let stream: Box<dyn Stream> = match tls {
             None => Box::new(stream),
             Some(config) => {
-                match timeout(self.bounds.handshake, TlsAcceptor::from(config).accept(stream)).await {
+                let shaken = timeout(self.bounds.handshake, TlsAcceptor::from(config).accept(stream));
+                let shaken = tokio::select! {
+                    shaken = shaken => shaken,
+                    () = place.is_needed() => return,
+                };
+                match shaken {
                     Ok(Ok(tls)) => Box::new(tls),
                     Ok(Err(error)) => return tracing::debug!(%error, "a client of the API broke off its TLS"),
                     Err(_) => return tracing::debug!("a client of the API did not finish its TLS in time"),
                 }
             }
         };
-        let routes = TowerToHyperService::new(self.routes.clone());
+        let place = Arc::new(place);
+        let (routes, asking) = (TowerToHyperService::new(self.routes.clone()), Arc::clone(&place));
         let service = service_fn(move |mut request: http::Request<Incoming>| {
+            asking.asks();
             if over_tls {
                 request.extensions_mut().insert(OverTls);
             }
-            routes.call(request)
+            let (answered, asking) = (routes.call(request), Arc::clone(&asking));
+            async move {
+                let answered = answered.await;
+                asking.is_silent();
+                answered
+            }
         });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
@@ -134,10 +158,29 @@ impl Api {
                 connection.as_mut().graceful_shutdown();
                 connection.as_mut().await
             }
+            () = asks_nothing(&place, self.bounds.first_head) => {
+                return tracing::debug!("a client of the API has connected and asked nothing");
+            }
+            () = place.is_needed() => {
+                // What was never asked anything is not closed by the library at once.
+                if !place.has_asked() {
+                    return;
+                }
+                connection.as_mut().graceful_shutdown();
+                connection.as_mut().await
+            }
         };
         if let Err(error) = ended {
             tracing::debug!(error = crate::upstream::chain(&error), "a client's connection to the API ended");
         }
+    }
+}
+
+/// Until it is known that nothing was asked within a time; never, once something was.
+async fn asks_nothing(place: &Place, within: Duration) {
+    tokio::time::sleep(within).await;
+    if place.has_asked() {
+        std::future::pending::<()>().await;
     }
 }
 
@@ -172,6 +215,16 @@ mod tests {
         client.read_to_end(&mut rest).await.unwrap();
         assert!(since.elapsed() <= Duration::from_secs(76), "{:?}", since.elapsed());
         served.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_connects_and_asks_nothing_is_closed_soon() {
+        let (api, _stop) = api(Bounds::default());
+        let (mut client, server) = duplex(4096);
+        client.write_all(b"GET / HT").await.unwrap();
+        let since = tokio::time::Instant::now();
+        api.connection(server, None).await;
+        assert_eq!(since.elapsed(), Duration::from_secs(10));
     }
 
     #[tokio::test(start_paused = true)]
