@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use oncegate_policy::action::ActionName;
+use oncegate_policy::identity::IDENTICAL_WITHIN_MAX;
 use oncegate_policy::impact::Dimension;
 use oncegate_policy::template::Template;
 use serde_json::Value;
@@ -80,7 +81,7 @@ fn action(
     let requires_approval = table.or("requires_approval", boolean, false);
     let approval_when = table.read("approval_when", approval_when);
     let approval_expires = table.or("approval_expires", positive_duration, DAY);
-    let identical_within = table.read("identical_within", duration);
+    let identical_within = table.read("identical_within", identical_within);
     let input_schema = table.read("input_schema", input_schema);
     let when = table.or("when", when, Vec::new());
     let fault_drill = table.read("fault_drill", fault_drill);
@@ -125,6 +126,18 @@ fn action(
 
 fn subject(table: &Table<'_>) -> Option<Template> {
     table.read("subject", |node| template(node, Allowed::IDENTITY))
+}
+
+/// A success is not kept for longer than the longest: `prune` takes it away then.
+fn identical_within(node: &Node<'_>) -> Option<Duration> {
+    let read = duration(node)?;
+    if read > IDENTICAL_WITHIN_MAX {
+        let days = IDENTICAL_WITHIN_MAX.as_secs() / DAY.as_secs();
+        let hint = "a repeat after that is known by `operation_key`, or a key that the caller chooses";
+        node.fault(format!("{} must be at most {days}d: {hint}", node.what));
+        return None;
+    }
+    Some(read)
 }
 
 /// Money and adapters: a day. Everything else is more often repeated on purpose.

@@ -1,7 +1,13 @@
-//! Keys: which ones a library made by itself, and which ones are well-formed.
+//! Keys: which ones a library made by itself, and which ones are well-formed; and how long what has no key is known.
+
+use std::time::Duration;
 
 /// Longest key in characters.
 pub const MAX_KEY: usize = 255;
+
+/// The longest time in which an identical request may be a repeat after a success. What could be recognised by is kept
+/// for as long, whichever actions are declared meanwhile.
+pub const IDENTICAL_WITHIN_MAX: Duration = Duration::from_secs(90 * 24 * 3_600);
 
 /// What client libraries put before what they draw when their caller gave no key. Each new call gets a new one, so such a
 /// key identifies one try and not the operation.

@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use oncegate_policy::id::EffectId;
+use oncegate_policy::identity::IDENTICAL_WITHIN_MAX;
 use oncegate_policy::time::Timestamp;
 use rusqlite::{Connection, params};
 use serde_json::json;
@@ -25,9 +26,9 @@ pub(crate) const SLICE_ROWS: usize = 32;
 const SLICE_BYTES: i64 = 256 * 1024;
 /// Rows that are looked up at a time.
 pub(crate) const FOUND_MAX: i64 = 1_024;
-/// A row that nothing refers to and no key protects is removed whole only at this age: long after the longest
-/// time in which an identical request would be recognised by it.
-const REMOVED_AFTER: Duration = Duration::from_secs(90 * 24 * 3_600);
+/// A row that nothing refers to and no key protects is removed whole only at this age: no identical request is recognised
+/// by it any more, whatever an action declares.
+const REMOVED_AFTER: Duration = IDENTICAL_WITHIN_MAX;
 
 /// What was taken away.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -189,6 +189,22 @@ fn hosts() {
     ]);
 }
 
+/// By a success that is older nobody can be recognised: it may be pruned.
+#[test]
+fn p6_an_identical_request_is_known_for_as_long_as_it_is_kept() {
+    let action = |within: &str| {
+        format!(
+            "[hosts.\"a.example\"]\n[actions.a]\nmethod = \"POST\"\nurl = \"https://a.example/\"\nsubject = \"s\"\n\
+             identical_within = \"{within}\"\n"
+        )
+    };
+    let fault = "t.toml:6:20: `identical_within` must be at most 90d: a repeat after that is known by \
+                 `operation_key`, or a key that the caller chooses";
+    for (within, found) in [("90d", &[][..]), ("7776001s", &[fault]), ("365d", &[fault]), ("0s", &[])] {
+        assert_eq!(faults(&action(within)), found, "{within}");
+    }
+}
+
 #[test]
 fn limits() {
     check(&[
