@@ -8,9 +8,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use http::{HeaderMap, Method, Request, Uri};
+use oncegate_adapters::Adapter;
 use oncegate_policy::authority::Authority;
 use oncegate_policy::caller::CallerName;
 use oncegate_policy::classify::{self, Verdict};
+use oncegate_policy::effect::Stage;
 use oncegate_policy::exchange::{Exchange, NotSent};
 use oncegate_policy::id::EffectId;
 use oncegate_policy::refusal::{Code, Refusal};
@@ -108,6 +110,12 @@ pub async fn replay(sidecar: &Arc<Sidecar>, id: &EffectId, by: &CallerName) -> R
     if kept.as_ref().is_some_and(|kept| is_forgotten(&kept.view, failures_kept)) {
         return Ok(Replayed::Refused(ReplayRefusal::KeyNotKept));
     }
+    if let (Some(kept), Some((_, adapter))) = (&kept, action)
+        && matches!(kept.view.stage, Stage::Reconciling { .. })
+        && !reads_its_key(adapter, kept)
+    {
+        return Ok(Replayed::Refused(ReplayRefusal::Unsupported));
+    }
     // Armed before it is recorded, so that a missing secret costs nothing. An effect whose request is erased is
     // refused by `begin_replay`, which knows why.
     let ready = match kept {
@@ -154,6 +162,20 @@ pub async fn replay(sidecar: &Arc<Sidecar>, id: &EffectId, by: &CallerName) -> R
     match task.await {
         Ok(recorded) => recorded.map(|view| Replayed::Done(Box::new(view))),
         Err(_) => Err(StoreError::Closed),
+    }
+}
+
+/// Whether the provider deduplicates on the key that was sent, as the action says it now: it reads one there. What was
+/// declared when the effect was admitted may have turned out to be wrong.
+fn reads_its_key(adapter: &Adapter, kept: &PreparedRequest) -> bool {
+    let (key, request) = (&kept.view.provider_key, &kept.request);
+    match (adapter.key_header(), adapter.key_member()) {
+        (Some(place), _) => request.headers.iter().any(|(name, value)| name == place && value == key),
+        (None, Some(member)) => {
+            let body = serde_json::from_slice::<Value>(&request.body);
+            body.is_ok_and(|body| body.get(member).and_then(Value::as_str) == Some(key.as_str()))
+        }
+        (None, None) => false,
     }
 }
 

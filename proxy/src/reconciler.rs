@@ -221,7 +221,8 @@ async fn apply(
 /// One look, as many questions as it takes. Always ends in a finding.
 pub async fn look(sidecar: &Arc<Sidecar>, snapshot: &Snapshot, due: &LookDue) -> Finding {
     let unreadable = |what: &str| Finding::Unreadable { what: what.into() };
-    let Some((action, adapter)) = snapshot.action(due.view.action.as_str()) else {
+    // One that is not enabled sends nothing more, and what it has sent is looked for all the same.
+    let Some((action, adapter)) = snapshot.declared(due.view.action.as_str()) else {
         return unreadable("the action is no longer declared");
     };
     let authority = adapting::authority(action);

@@ -188,11 +188,17 @@ impl Snapshot {
         self.config.host_for(authority)
     }
 
-    /// An enabled action and its adapter.
+    /// An enabled action and its adapter: what may be asked for, and sent.
     #[must_use]
     pub fn action(&self, name: &str) -> Option<(&Action, &Adapter)> {
+        self.declared(name).filter(|(action, _)| action.enabled)
+    }
+
+    /// An action, enabled or not, and its adapter: what its effects are looked for by.
+    #[must_use]
+    pub fn declared(&self, name: &str) -> Option<(&Action, &Adapter)> {
         let (name, action) = self.config.actions.get_key_value(&ActionName::parse(name)?)?;
-        action.enabled.then_some((action, self.adapters.get(name)?))
+        Some((action, self.adapters.get(name)?))
     }
 
     /// The compiled input schema of an action that declares one.

@@ -225,6 +225,43 @@ fn unsupported_without_a_provider_key() {
     assert_eq!(provider.record().writes().len(), 1);
 }
 
+/// The operator has learned that the provider does not deduplicate, or does so by another key.
+#[test]
+fn p2_no_replay_where_the_key_is_not_read_any_more() {
+    let header = |name: &str| format!("idempotency = {{ header = \"{name}\", window = \"24h\" }}\n");
+    let member = "idempotency = { body = \"key\", window = \"24h\" }\n";
+    let conf = |at: SocketAddr, more: &str| {
+        let action = format!("{}{more}", ticket_action("open-ticket", DESK));
+        Conf::default().host(DESK, at).with(&action).with(TICKETS_PER_DAY)
+    };
+    for (then, others) in [(header("X-Key"), [member, ""]), (member.to_owned(), [&header("X-Key"), ""])] {
+        let provider = Provider::tls(&[DESK]);
+        let home = Home::new(&conf(provider.addr(), &then));
+        let sidecar = home.serve();
+        provider.on_write(Reply::lost());
+        let ask = Ask::json("/v1/tickets", &ticket("a"));
+        let effect = sidecar.billing().ask(DESK, &ask).assert_unknown().effect();
+        let path = format!("/actions/effects/{effect}/replay");
+        for (count, now) in others.into_iter().enumerate() {
+            home.write(&conf(provider.addr(), now).text());
+            until("the file to be taken", || {
+                let taken = sidecar.log().matches("action open-ticket changed").count();
+                (taken > count).then_some(())
+            });
+            let refused = call(&sidecar, "ops", "POST", &path, "");
+            says_no(&refused, 409, "REPLAY_REFUSED", "replay_unsupported");
+        }
+        assert_eq!(provider.record().writes().len(), 1, "{then}");
+        // As it was declared when it was sent.
+        home.write(&conf(provider.addr(), &then).text());
+        until("the file to be taken", || {
+            (sidecar.log().matches("action open-ticket changed").count() > 2).then_some(())
+        });
+        assert_eq!(ops(&home, &sidecar, &["effect", "replay", &effect]).code, 0);
+        assert_eq!(provider.record().writes().len(), 2, "{then}");
+    }
+}
+
 #[test]
 fn not_after_the_window() {
     let (provider, home) = desk(r#"idempotency = { header = "Idempotency-Key", window = "1s" }"#);

@@ -52,6 +52,30 @@ fn an_effect_that_cannot_be_recorded_on_keeps_no_other_waiting() {
     shop.home.wait_outcome(&spoilt.effect(), "succeeded");
 }
 
+/// It sends nothing more, and what it has sent may have been applied all the same.
+#[test]
+fn p3_what_an_action_has_sent_is_looked_for_while_it_is_disabled() {
+    let conf = |at, more: &str| {
+        let mut conf = Conf::default().stripe_host(at).refund(more).daily_limit(50_000);
+        conf.first_after = "1s".into();
+        conf
+    };
+    let shop = Shop::open_with(|at| conf(at, ""));
+    let sidecar = shop.home.serve();
+    shop.books.lose(1);
+    let lost = sidecar.billing().refund(None, REFUND).assert_unknown().effect();
+    let made = sidecar.billing().refund(None, "payment_intent=pi_2&amount=100");
+    shop.home.write(&conf(shop.provider.addr(), "enabled = false").text());
+    until("the file to be taken", || sidecar.log().contains("action refund changed").then_some(()));
+    let refused = sidecar.billing().refund(None, "payment_intent=pi_3&amount=100");
+    assert_eq!((refused.status, shop.writes()), (403, 2), "{refused:?}");
+    shop.home.wait_outcome(&lost, "succeeded");
+    until("the other one to be confirmed", || {
+        (detail(&sidecar, &made.effect())["grade"] == "confirmed").then_some(())
+    });
+    assert_eq!((shop.home.money(), shop.writes()), ((12_100, 0, 0), 2));
+}
+
 #[test]
 fn what_a_full_pass_leaves_over_waits_for_no_usual_wake() {
     const SUCCESSES: u32 = 20;

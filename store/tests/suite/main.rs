@@ -17,6 +17,7 @@ mod holds;
 mod identity;
 mod law;
 mod limits;
+mod limits_renamed;
 mod looks;
 mod model;
 mod plain;
