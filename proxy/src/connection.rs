@@ -120,7 +120,7 @@ async fn first_hop(
     }
     if request.method() == Method::CONNECT {
         let via = Via { caller, scheme: Scheme::Https, authority: target };
-        return tunnel::open(sidecar, request, via, proof, seat);
+        return Box::pin(tunnel::open(sidecar, request, via, proof, seat)).await;
     }
     absolute(sidecar, request, (caller, target), Arc::new(Standing { proof, seat })).await
 }

@@ -57,14 +57,16 @@ async fn named(
     let via = Via { caller, scheme: Scheme::Https, authority };
     let inside = match tunnel::way(&sidecar, &via.authority) {
         Way::Inside(inside) => inside,
-        Way::Blind => {
-            let _open = sidecar.metrics.tunnel("blind");
-            let destination = tunnel::unread(&sidecar, via.authority);
-            return tokio::select! {
-                ended = tunnel::splice(&destination, start.io.into_parts()) => ended,
-                () = stopped(&mut seat.stop) => Ok(()),
-            };
-        }
+        Way::Blind => match tunnel::reach(&sidecar, &via.authority).await {
+            Err(refusal) => Inside::Refused(refusal),
+            Ok(upstream) => {
+                let _open = sidecar.metrics.tunnel("blind");
+                return tokio::select! {
+                    ended = tunnel::splice(upstream, start.io.into_parts()) => ended,
+                    () = stopped(&mut seat.stop) => Ok(()),
+                };
+            }
+        },
     };
     opened(sidecar, start, (via, proof), inside, seat).await
 }

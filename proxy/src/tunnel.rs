@@ -16,6 +16,7 @@ use oncegate_policy::authority::Authority;
 use oncegate_policy::exchange::NotSent;
 use oncegate_policy::refusal::{Code, Refusal};
 use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::server::{StartHandshake, TlsStream};
@@ -86,8 +87,8 @@ pub(crate) fn way(sidecar: &Sidecar, authority: &Authority) -> Way {
     }
 }
 
-/// Answers a `CONNECT`.
-pub fn open(
+/// Answers a `CONNECT`. One that is passed on unread is answered when there is a connection to pass it on to.
+pub async fn open(
     sidecar: &Arc<Sidecar>,
     mut request: Request<Incoming>,
     via: Via,
@@ -97,24 +98,27 @@ pub fn open(
     let upgrade = hyper::upgrade::on(&mut request);
     let sidecar = Arc::clone(sidecar);
     let inside = match way(&sidecar, &via.authority) {
-        Way::Inside(Inside::Refused(refusal)) if via.authority.port != 443 => {
-            logged::refused(&sidecar, &via.caller, None, Listener::Proxy, &refusal);
-            return respond::refused(&refusal, None);
-        }
         Way::Inside(inside) => inside,
-        Way::Blind => {
-            let open = sidecar.metrics.tunnel("blind");
-            task::start(async move {
-                let _open = open;
-                // Its bytes are not read, so there is no good moment to end it at.
-                tokio::select! {
-                    () = blind(&sidecar, upgrade, via.authority) => {}
-                    () = stopped(&mut seat.stop) => {}
-                }
-            });
-            return Response::new(whole(Bytes::new()));
-        }
+        Way::Blind => match reach(&sidecar, &via.authority).await {
+            Err(refusal) => Inside::Refused(refusal),
+            Ok(upstream) => {
+                let open = sidecar.metrics.tunnel("blind");
+                task::start(async move {
+                    let _open = open;
+                    // Its bytes are not read, so there is no good moment to end it at.
+                    tokio::select! {
+                        () = blind(upstream, upgrade, via.authority) => {}
+                        () = stopped(&mut seat.stop) => {}
+                    }
+                });
+                return Response::new(whole(Bytes::new()));
+            }
+        },
     };
+    if let (Inside::Refused(refusal), true) = (&inside, via.authority.port != 443) {
+        logged::refused(&sidecar, &via.caller, None, Listener::Proxy, refusal);
+        return respond::refused(refusal, None);
+    }
     let open = sidecar.metrics.tunnel(inside.word());
     task::start(async move {
         let _open = open;
@@ -255,31 +259,50 @@ fn two_hosts(authority: &Authority) -> Refusal {
 }
 
 /// A blind tunnel, once the `CONNECT` is answered.
-async fn blind(sidecar: &Sidecar, upgrade: OnUpgrade, authority: Authority) {
-    let destination = unread(sidecar, authority);
+async fn blind(upstream: TcpStream, upgrade: OnUpgrade, authority: Authority) {
     let ended = match upgrade.await {
-        Ok(upgraded) => splice(&destination, (Vec::new(), TokioIo::new(upgraded))).await,
+        Ok(upgraded) => splice(upstream, (Vec::new(), TokioIo::new(upgraded))).await,
         Err(error) => Err(error.to_string()),
     };
     if let Err(cause) = ended {
-        tracing::debug!(cause, host = %destination.authority, "a blind tunnel ended");
+        tracing::debug!(cause, host = %authority, "a blind tunnel ended");
     }
 }
 
-/// Where bytes go that are not read: to public addresses only.
-pub(crate) fn unread(sidecar: &Sidecar, authority: Authority) -> Destination {
+/// The other end of a tunnel whose bytes are not read: at a public address only.
+///
+/// # Errors
+/// `undeclared`, where it leads to none; `not_sent`, where nobody answers.
+pub(crate) async fn reach(sidecar: &Sidecar, authority: &Authority) -> Result<TcpStream, Refusal> {
     let ours = Arc::clone(&sidecar.snapshot().ours);
-    Destination { authority, tls: None, connect_to: None, allow_private: false, ours }
+    let authority = authority.clone();
+    let destination = Destination { authority, tls: None, connect_to: None, allow_private: false, ours };
+    let connected = dial::connect(&destination, Instant::now() + CONNECT_TIMEOUT).await;
+    connected.map_err(|proof| unreached(&destination.authority, &proof))
+}
+
+/// Said to the operator too: where hosts are passed on unread, nothing else tells that one was not.
+fn unreached(authority: &Authority, proof: &NotSent) -> Refusal {
+    let (step, cause) = (proof.step(), proof.cause());
+    tracing::warn!(step, cause, host = %authority, "an undeclared host was not reached: no tunnel was opened to it");
+    match proof {
+        NotSent::AddressRefused(_) => front::undeclared_host(&authority.host),
+        NotSent::Resolve(_)
+        | NotSent::Connect(_)
+        | NotSent::Tls(_)
+        | NotSent::Credential(_)
+        | NotSent::HandedBack(_) => {
+            let sentence = format!("The host {} was not reached ({step}). Nothing was sent.", authority.host);
+            Refusal::new(Code::NotSent, sentence)
+        }
+    }
 }
 
 /// Bytes both ways, never with a credential; first those that were read already.
 pub(crate) async fn splice(
-    destination: &Destination,
+    mut upstream: TcpStream,
     (read, mut stream): (Vec<u8>, impl Stream),
 ) -> Result<(), String> {
-    let mut upstream = dial::connect(destination, Instant::now() + CONNECT_TIMEOUT)
-        .await
-        .map_err(|proof: NotSent| format!("{}: {}", proof.step(), proof.cause()))?;
     upstream.write_all(&read).await.map_err(|error| error.to_string())?;
     drop(read);
     let passed = tokio::io::copy_bidirectional(&mut stream, &mut upstream).await;
@@ -294,19 +317,12 @@ mod tests {
     use super::*;
     use crate::own::Ports;
 
-    /// A destination at a listener of this machine, which an operator alone could declare.
-    fn at(port: u16, ours: Vec<std::net::SocketAddr>) -> Destination {
-        let authority = Authority::parse("127.0.0.1", Some(port)).unwrap();
-        let ours = Arc::new(Ports::from(ours));
-        Destination { authority, tls: None, connect_to: None, allow_private: true, ours }
-    }
-
     #[tokio::test]
     async fn what_was_read_goes_first_and_the_rest_follows() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let destination = at(listener.local_addr().unwrap().port(), Vec::new());
+        let upstream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (mut agent, stream) = tokio::io::duplex(64);
-        let spliced = tokio::spawn(async move { splice(&destination, (b"hello, ".to_vec(), stream)).await });
+        let spliced = tokio::spawn(async move { splice(upstream, (b"hello, ".to_vec(), stream)).await });
         agent.write_all(b"world").await.unwrap();
         let (mut provider, _) = listener.accept().await.unwrap();
         let mut read = [0; 12];
@@ -325,9 +341,17 @@ mod tests {
     async fn what_leads_back_to_us_is_not_passed_on() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let here = listener.local_addr().unwrap();
-        let (_agent, stream) = tokio::io::duplex(64);
-        let refused = splice(&at(here.port(), vec![here]), (b"hello".to_vec(), stream)).await;
-        assert!(refused.unwrap_err().contains("leads back to this proxy"));
+        let destination = Destination {
+            authority: Authority::parse("127.0.0.1", Some(here.port())).unwrap(),
+            tls: None,
+            connect_to: None,
+            // As an operator alone could declare.
+            allow_private: true,
+            ours: Arc::new(Ports::from(vec![here])),
+        };
+        let refused = dial::connect(&destination, Instant::now() + CONNECT_TIMEOUT).await;
+        let refused = unreached(&destination.authority, &refused.unwrap_err());
+        assert_eq!(refused.code, Code::Undeclared);
         let (mut reached, _) = listener.accept().await.unwrap();
         let mut seen = Vec::new();
         reached.read_to_end(&mut seen).await.unwrap();

@@ -78,16 +78,15 @@ fn ask(proxy: SocketAddr, spelling: &str, port: u16, way: Way) -> Vec<u8> {
     said
 }
 
-/// What is wrong about how a spelling was answered. `opens`: a CONNECT may be accepted before it is tried.
-fn judge(said: &[u8], opens: bool) -> Option<String> {
+/// What is wrong about how a spelling was answered. `tried`: it is looked up, and may not be found.
+fn judge(said: &[u8], tried: bool) -> Option<String> {
     let text = String::from_utf8_lossy(said);
     if text.contains("REACHED") {
         return Some("it was reached".into());
     }
-    if opens && text.starts_with("HTTP/1.1 200 ") {
-        return (!text.ends_with("\r\n\r\n")).then(|| format!("something came through: {text}"));
-    }
-    let refused = text.starts_with("HTTP/1.1 400 ") || text.starts_with("HTTP/1.1 403 ");
+    let refused = text.starts_with("HTTP/1.1 400 ")
+        || text.starts_with("HTTP/1.1 403 ")
+        || (tried && text.starts_with("HTTP/1.1 422 ") && text.contains("oncegate_not_sent"));
     let coded = text.to_ascii_lowercase().contains("\r\noncegate-code: oncegate_");
     (!refused || !coded).then(|| format!("not refused with a code: {text}"))
 }

@@ -153,6 +153,24 @@ fn undeclared_hosts() {
     clear.assert_refused(403, "oncegate_undeclared");
 }
 
+/// Passed on unread where that is allowed, and never without a word where it cannot be.
+#[test]
+fn undeclared_hosts_that_are_not_reached() {
+    let shop = Shop::open_with(|at| stripe_conf(at).proxy("undeclared_hosts = \"tunnel\""));
+    let sidecar = shop.home.serve();
+    let agent = sidecar.billing();
+    let bank = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let here = format!("127.0.0.1:{}", bank.local_addr().unwrap().port());
+    agent.tunnel_to(&here, "127.0.0.1").err().unwrap().assert_refused(403, "oncegate_undeclared");
+    agent.ask("localhost", &Ask::get("/")).assert_refused(403, "oncegate_undeclared");
+    let nowhere = agent.tunnel_to("nowhere.invalid:8443", "nowhere.invalid").err().unwrap();
+    nowhere.assert_refused(422, "oncegate_not_sent");
+    agent.ask("nowhere.invalid", &Ask::get("/")).assert_refused(422, "oncegate_not_sent");
+    assert_eq!(sidecar.log().matches("no tunnel was opened to it").count(), 4, "{}", sidecar.log());
+    bank.set_nonblocking(true).unwrap();
+    assert!(bank.accept().is_err(), "nobody came");
+}
+
 #[test]
 fn names_that_disagree() {
     let provider = Provider::tls(&["api.stripe.com"]);

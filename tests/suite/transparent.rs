@@ -86,7 +86,8 @@ fn what_is_passed_on_unread_goes_to_public_addresses_only() {
     let shop = open(|conf| conf.proxy("undeclared_hosts = \"tunnel\""));
     let sidecar = shop.home.serve();
     let agent = agent(&sidecar);
-    assert!(agent.straight("localhost", true).is_err(), "not to this machine, and not opened here");
+    let refused = agent.straight("localhost", true).unwrap().ask(&Ask::get("/"));
+    refused.assert_refused(403, "oncegate_undeclared");
     assert_eq!(agent.straight("api.stripe.com", true).unwrap().ask(&Ask::refund(REFUND)).status, 200);
     assert_eq!(shop.writes(), 1);
 }
