@@ -54,8 +54,12 @@ pub struct Draft<'a> {
 pub async fn governed(sidecar: &Arc<Sidecar>, snapshot: &Snapshot, asking: Asking) -> Result<Ready, Refusal> {
     let Draft { action, adapter, planning, stored, request } = draft(sidecar, snapshot, &asking).await?;
     let now = sidecar.clock.now();
-    let credential = adapting::secret_names(snapshot.host(&asking.authority), action);
-    let effect = NewEffect { credential, ..new_effect(asking, action, adapter, planning, stored, now) };
+    let host = snapshot.host(&asking.authority);
+    let credential = adapting::secret_names(host, action);
+    let bound = |id| BoundPreview { id, basis: preview::basis(host, action, &planning) };
+    let preview = asking.preview.clone().map(bound);
+    let effect =
+        NewEffect { credential, preview, ..new_effect(asking, action, adapter, planning, stored, now) };
     Ok(Ready { effect, request, rules: adapter.response_rules().clone() })
 }
 
@@ -152,8 +156,6 @@ fn new_effect(
     now: Timestamp,
 ) -> NewEffect {
     let provider_key = asking.fresh.provider_key();
-    let preview =
-        asking.preview.clone().map(|id| BoundPreview { id, basis: preview::basis(action, &planning) });
     let approval_needed = approval_needed(action, &planning);
     let Planning { plan, asked } = planning;
     let memory = format!(r#"{{"headers":{},"input":{}}}"#, json!(plan.fingerprint_scope), asking.input);
@@ -175,7 +177,7 @@ fn new_effect(
         approval: approval_needed.then_some(action.approval_expires),
         depends_on: links.depends_on,
         compensates: links.compensates,
-        preview,
+        preview: None,
         drill: asking.drill.or(action.fault_drill).map(|drill| drill.word().to_owned()),
         credential: SecretNames::new(),
         listener: asking.listener.word(),

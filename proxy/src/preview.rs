@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use oncegate_config::model::Action;
+use oncegate_config::model::{Action, Host};
 use oncegate_policy::limit::Limit;
 use oncegate_policy::preview::Basis;
 use oncegate_policy::refusal::Refusal;
@@ -34,9 +34,10 @@ pub enum NoPreview {
 }
 
 /// SHA-256 over everything that must not have changed between a preview and the call that is bound to it: what is said,
-/// how the action is declared, and what the provider said when it was asked (the amount that is left, for one).
+/// how the action is declared, where and with which secrets it would be sent, and what the provider said when it was asked
+/// (the amount that is left, for one). Limits are not among it: the call is held against those that stand then.
 #[must_use]
-pub fn basis(action: &Action, planning: &Planning) -> Basis {
+pub fn basis(host: Option<&Host>, action: &Action, planning: &Planning) -> Basis {
     let plan = &planning.plan;
     // The text of a value of ours, compared with the same of the same version only: after an update of Oncegate a
     // preview is stale, which is safe.
@@ -44,6 +45,8 @@ pub fn basis(action: &Action, planning: &Planning) -> Basis {
         planning.asked.fingerprint.as_str().to_owned(),
         format!("{:?}", (&plan.subject, &plan.resource, &plan.impact)),
         format!("{action:?}"),
+        format!("{:?}", adapting::secret_names(host, action)),
+        format!("{:?}", host.map(|host| (&host.connect_to, &host.ca_file, host.plain))),
     ];
     let mut digest = Sha256::new();
     for part in parts {
@@ -98,7 +101,7 @@ pub async fn make(
         "faultDrill": draft.action.fault_drill.map(|drill| drill.word()),
     });
     Ok(NewPreview {
-        basis: basis(draft.action, &draft.planning),
+        basis: basis(snapshot.host(&asking.authority), draft.action, &draft.planning),
         fingerprint: draft.planning.asked.fingerprint.clone(),
         caller: asking.caller,
         action: asking.action,

@@ -1,12 +1,17 @@
 //! Previews: what would be sent and taken, and an invocation that is bound to one.
 
-use oncegate_tests::{conf::Conf, sidecar::Sidecar, wait::until};
+use oncegate_tests::{
+    conf::Conf,
+    provider::Provider,
+    sidecar::{Home, Sidecar},
+    wait::until,
+};
 use serde_json::{Value, json};
 
 use crate::{
     api_invoke::invoke,
     law::{call, data, detail, says_no},
-    shop::Shop,
+    shop::{DESK, Shop, TICKETS_PER_DAY, ticket_action},
 };
 
 /// The input of the usual refund.
@@ -157,4 +162,35 @@ fn what_cannot_be_previewed_says_why() {
     let body = json!({ "input": input(), "previewId": "prv_01ARZ3NDEKTSV4RRFFQ69G5FAV" });
     let unknown = invoke(&sidecar, "billing-agent", Some("a"), "refund", &body);
     says_no(&unknown, 409, "STALE_PLAN", "stale_preview");
+}
+
+/// What was shown is what a person agreed to: the account that it goes to, too.
+#[test]
+fn the_credential_and_the_server_must_still_be_the_same() {
+    let provider = Provider::tls(&[DESK]);
+    let conf = |secret: &str| {
+        let secret_of = |name: &str| {
+            format!(
+                "[secrets.{name}]\nfrom = {{ env = \"STRIPE_SECRET_KEY\" }}\nallowed_hosts = [\"{DESK}\"]\n"
+            )
+        };
+        let credential = format!(
+            "[hosts.\"{DESK}\"]\nca_file = \"upstream-ca.pem\"\ncredential = {{ header = \"X-Key\", value = \"{{{{secret:{secret}}}}}\" }}\n"
+        );
+        let at = format!("connect_to = \"{}\"\n", provider.addr());
+        let conf = Conf::default().with(&secret_of("ONE")).with(&secret_of("TWO")).with(&(credential + &at));
+        conf.with(&ticket_action("refund", DESK)).with(TICKETS_PER_DAY)
+    };
+    let home = Home::new(&conf("ONE"));
+    let sidecar = home.serve();
+    let ticket = json!({ "title": "a" });
+    let shown = preview(&sidecar, "billing-agent", &json!({ "input": ticket }));
+    assert_eq!(shown["credential"]["secrets"], json!(["ONE"]));
+    home.write(&conf("TWO").text());
+    until("the reload", || Some(()).filter(|()| sidecar.log().contains("the configuration was reloaded")));
+    let answer = bound(&sidecar, "billing-agent", "a", &shown, &ticket);
+    says_no(&answer, 409, "STALE_PLAN", "stale_preview");
+    assert_eq!(provider.record().writes().len(), 0);
+    let again = preview(&sidecar, "billing-agent", &json!({ "input": ticket }));
+    assert_eq!(data(&bound(&sidecar, "billing-agent", "a", &again, &ticket))["status"], "succeeded");
 }
