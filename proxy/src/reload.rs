@@ -7,6 +7,7 @@
 mod bound;
 pub mod differences;
 mod edits;
+mod renamed;
 pub mod watch;
 
 use std::path::{Path, PathBuf};
@@ -73,6 +74,8 @@ pub struct Reloaded {
     pub limits: Vec<String>,
     /// Requests with open effects that are another action's from now on.
     pub taken_over: Vec<TakenOver>,
+    /// What keys that have another name may do.
+    pub renamed: Vec<String>,
     /// Doubts that were not there before.
     pub warnings: Vec<Fault>,
 }
@@ -293,6 +296,8 @@ impl<'a> Turn<'a> {
             false => Ok(Vec::new()),
         };
         let taken_over = taken_over.map_err(ReloadError::Unsettled)?;
+        let renamed = renamed::doubts(&self.sidecar.store, &running.config, &loaded.config).await;
+        let renamed = renamed.map_err(ReloadError::Unsettled)?;
         // First the record: a limit that is declared counts before anything is let through under it.
         let limits = self.sidecar.store.sync_limits(loaded.config.limits.clone(), now).await?;
         self.sidecar.replace_snapshot(snapshot);
@@ -300,7 +305,7 @@ impl<'a> Turn<'a> {
         let news = |warning: &Fault| !known.iter().any(|known| known.message == warning.message);
         let warnings = loaded.warnings.into_iter().filter(news).collect();
         self.last.digest = loaded.digest;
-        Ok(Reloaded { differences, next_start, limits, taken_over, warnings })
+        Ok(Reloaded { differences, next_start, limits, taken_over, renamed, warnings })
     }
 
     /// Each reload is heard of once, whatever became of it.
@@ -329,7 +334,7 @@ impl<'a> Turn<'a> {
 }
 
 fn log(reloaded: &Reloaded) {
-    let Reloaded { differences, next_start, limits, taken_over, warnings } = reloaded;
+    let Reloaded { differences, next_start, limits, taken_over, renamed, warnings } = reloaded;
     warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     for difference in differences {
         if difference.takes_away() {
@@ -339,6 +344,7 @@ fn log(reloaded: &Reloaded) {
         }
     }
     limits.iter().for_each(|difference| tracing::info!(difference, "a limit differs from what was recorded"));
+    renamed.iter().for_each(|doubt| tracing::warn!("{doubt}"));
     for one in taken_over {
         tracing::warn!(from = %one.from, by = %one.by, open = one.open, "requests are another action's now: {}", one.sentence());
     }

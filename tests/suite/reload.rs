@@ -272,3 +272,18 @@ fn edits_through_the_api_are_judged_with_the_files_of_this_moment() {
         Some(()).filter(|()| names(&listed) == ["refunds-per-day"])
     });
 }
+
+#[test]
+fn a_key_under_another_name_is_said() {
+    let shop = Shop::open();
+    let sidecar = shop.home.serve();
+    shop.books.lose(1);
+    sidecar.billing().refund(None, REFUND).assert_unknown();
+    let text = fs::read_to_string(shop.home.config()).unwrap();
+    shop.home.write(&text.replace("[callers.billing-agent]", "[callers.chief]"));
+    let said = "caller chief has a key that was billing-agent's";
+    wait_log(&sidecar, said, 1);
+    let log = sidecar.log();
+    let line = log.lines().find(|line| line.contains(said)).unwrap();
+    assert!(line.contains("of which 1 effects are not settled"), "{line}");
+}
