@@ -4,7 +4,7 @@
 //! actions could both claim is remarked when the configuration is read.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use serde_json::Value;
 
@@ -118,16 +118,16 @@ type Bucket = Vec<Route>;
 /// path.
 #[derive(Clone, Debug, Default)]
 pub struct Router {
-    servers: HashMap<Authority, HashMap<String, HashMap<Option<usize>, Bucket>>>,
+    servers: BTreeMap<Authority, BTreeMap<String, BTreeMap<Option<usize>, Bucket>>>,
     /// Where governed actions are; those that never match among them.
-    governed: HashMap<Authority, Governed>,
+    governed: BTreeMap<Authority, Governed>,
 }
 
 /// The places on one server that are governed actions', in whatever spelling.
 #[derive(Clone, Debug, Default)]
 struct Governed {
     /// By method.
-    places: HashMap<String, Vec<UrlTemplate>>,
+    places: BTreeMap<String, Vec<UrlTemplate>>,
     /// Where nothing is a mere read.
     reads: Vec<UrlTemplate>,
 }
@@ -155,7 +155,8 @@ impl Router {
             let count = (!route.url.takes_rest()).then(|| route.url.segment_count());
             method.entry(count).or_default().push(route);
         }
-        let buckets = router.servers.values_mut().flat_map(HashMap::values_mut).flat_map(HashMap::values_mut);
+        let buckets =
+            router.servers.values_mut().flat_map(BTreeMap::values_mut).flat_map(BTreeMap::values_mut);
         for bucket in buckets {
             // More conditions first: an action without `when` is what remains for everything else.
             bucket.sort_by_cached_key(|route| {
@@ -194,7 +195,7 @@ impl Router {
     /// is known.
     #[must_use]
     pub fn knows_path(&self, scheme: Scheme, authority: &Authority, path: &CanonicalPath) -> bool {
-        let methods = self.servers.get(authority).into_iter().flat_map(HashMap::values);
+        let methods = self.servers.get(authority).into_iter().flat_map(BTreeMap::values);
         let rest = methods.filter_map(|counts| counts.get(&None)).flatten();
         rest.into_iter().any(|route| route.url.matches(scheme, authority, path, &[]).is_some())
     }

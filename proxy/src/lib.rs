@@ -10,6 +10,7 @@ pub mod front;
 pub mod git;
 pub mod inject;
 pub mod invoking;
+mod lapsing;
 pub mod let_through;
 pub mod links;
 pub mod meaning;

@@ -93,6 +93,7 @@ pub async fn govern(
         }
         Ok(Admitted::Parked(view)) => {
             connecting.abort();
+            sidecar.asked.notify_one();
             answering.give(Said::Record { view: Box::new(view), repeat: false });
         }
         Ok(Admitted::Refused(refusal)) => {

@@ -22,7 +22,7 @@ use tokio::sync::watch;
 use crate::listener::stopped;
 use crate::state::{Sidecar, Snapshot};
 use crate::task::{self, Work};
-use crate::{adapting, let_through, read, upstream};
+use crate::{adapting, lapsing, let_through, read, upstream};
 
 /// The reconciler wakes at least this often: interrupted dispatches are swept then.
 const WAKE_EVERY: Duration = Duration::from_secs(15);
@@ -51,7 +51,8 @@ pub enum LookError {
 
 /// Runs until `stop` says so.
 pub fn run(sidecar: Arc<Sidecar>, stop: watch::Receiver<bool>) -> Work<()> {
-    task::apart(passes(sidecar, stop))
+    let lapses = lapsing::run(Arc::clone(&sidecar), stop.clone());
+    task::apart(async { _ = tokio::join!(passes(sidecar, stop), lapses) })
 }
 
 async fn passes(sidecar: Arc<Sidecar>, mut stop: watch::Receiver<bool>) {

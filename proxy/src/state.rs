@@ -70,6 +70,8 @@ pub struct Sidecar {
     pub probes: Probes,
     /// Wakes the reconciler.
     pub look_soon: Notify,
+    /// Somebody has asked a person something, which lapses at a time of its own.
+    pub asked: Notify,
     /// What the reconciler leaves alone for a while.
     pub put_off: PutOff,
     /// Where the configuration comes from.
@@ -309,6 +311,7 @@ impl Sidecar {
             on_the_wire: AtomicUsize::new(0),
             probes: Probes::default(),
             look_soon: Notify::new(),
+            asked: Notify::new(),
             put_off: PutOff::default(),
             files,
             run_tokens: RunTokens::default(),

@@ -17,6 +17,8 @@ const DECIDE: Step =
     Step::new("decide an approval").failing_at("before_approve_commit", "after_approve_commit");
 const EXPIRE: Step = Step::new("expire approvals");
 const REQUEST: Step = Step::new("ask for an approval");
+/// Questions of one caller's own that are pending at once, at most: more of them bury those that something waits for.
+pub const QUESTIONS_MAX: u32 = 64;
 /// Approvals that lapse in one transaction, at most.
 const EXPIRED_MAX: i64 = 200;
 
@@ -71,7 +73,7 @@ pub enum Decided {
     Done(ApprovalView),
     /// The key that asked never decides (P8).
     OwnRequest(ApprovalView),
-    /// Somebody else has decided, or it has lapsed.
+    /// Somebody else has decided and nothing can be stopped any more, or it has lapsed.
     AlreadyDecided(ApprovalView),
     /// There is no such approval.
     Missing,
@@ -92,7 +94,7 @@ impl Store {
         self.decide(id, by, "approved", note, now).await
     }
 
-    /// Says no. An effect that waited for it is rejected, for good.
+    /// Says no. An effect that waited for it is rejected, for good; so is one that was approved and is not sent yet.
     ///
     /// # Errors
     /// The record could not be written: it is still pending.
@@ -127,7 +129,20 @@ impl Store {
         self.inner.writer.write(EXPIRE, usize::MAX, move |tx| expire(tx, now)).await
     }
 
-    /// Asks a person something on an agent's own account.
+    /// When the next question lapses that nobody has answered.
+    ///
+    /// # Errors
+    /// The record could not be read.
+    pub async fn next_expiry(&self) -> Result<Option<Timestamp>, StoreError> {
+        let look = |connection: &Connection| {
+            let next = "SELECT min(expires_at) FROM approval WHERE status = 'pending'";
+            let mut statement = connection.prepare_cached(next)?;
+            Ok(statement.query_row([], |found| found.get::<_, Option<i64>>(0))?.map(Timestamp))
+        };
+        self.inner.reader.read("read when the next question lapses", look).await
+    }
+
+    /// Asks a person something on an agent's own account. `None` when [`QUESTIONS_MAX`] of this caller's are pending.
     ///
     /// # Errors
     /// The record could not be written.
@@ -135,7 +150,7 @@ impl Store {
         &self,
         new: NewApproval,
         now: Timestamp,
-    ) -> Result<ApprovalView, StoreError> {
+    ) -> Result<Option<ApprovalView>, StoreError> {
         self.inner.writer.write(REQUEST, usize::MAX, move |tx| request(tx, &new, now)).await
     }
 
@@ -189,6 +204,14 @@ fn decide(
         lapse(tx, &asked, now)?;
         return Ok(Decided::AlreadyDecided(again(tx, asked)?));
     }
+    let said = note.map_or_else(String::new, |note| format!(": {note}"));
+    if asked.status == "approved" && status == "denied" && waits_unsent(tx, &asked)? {
+        // The yes stays in the record; what it let go is stopped.
+        move_effect(tx, &asked, "rejected", "denied", now)?;
+        let text = format!("denied by {by} after it was approved, and before it was sent{said}");
+        decided_event(tx, &asked, status, "rejected", &text, by.as_str(), now)?;
+        return Ok(Decided::Done(asked));
+    }
     if asked.status != "pending" {
         return Ok(Decided::AlreadyDecided(asked));
     }
@@ -198,10 +221,17 @@ fn decide(
         )?
         .execute(params![id.as_str(), status, by.as_str(), now.0, note])?;
     let stage = if status == "approved" { "ready" } else { "rejected" };
-    let said = note.map_or_else(String::new, |note| format!(": {note}"));
     move_effect(tx, &asked, stage, "denied", now)?;
     decided_event(tx, &asked, status, stage, &format!("{status} by {by}{said}"), by.as_str(), now)?;
     Ok(Decided::Done(again(tx, asked)?))
+}
+
+/// Approved, and not yet claimed: writes are halted, or its turn has not come.
+fn waits_unsent(tx: &Tx<'_>, asked: &ApprovalView) -> Result<bool, Fault> {
+    let Some(effect) = &asked.effect else { return Ok(false) };
+    let mut statement =
+        tx.connection.prepare_cached("SELECT 1 FROM effect WHERE id = ?1 AND stage = 'ready'")?;
+    Ok(statement.exists([effect.as_str()])?)
 }
 
 fn expire(tx: &mut Tx<'_>, now: Timestamp) -> Result<Vec<EffectId>, Fault> {
@@ -264,7 +294,16 @@ fn decided_event(
     })
 }
 
-fn request(tx: &mut Tx<'_>, new: &NewApproval, now: Timestamp) -> Result<ApprovalView, Fault> {
+fn request(tx: &mut Tx<'_>, new: &NewApproval, now: Timestamp) -> Result<Option<ApprovalView>, Fault> {
+    let pending: u32 = tx
+        .connection
+        .prepare_cached(
+            "SELECT count(*) FROM approval WHERE status = 'pending' AND expires_at > ?2 AND caller = ?1 AND effect IS NULL",
+        )?
+        .query_row(params![new.caller.as_str(), now.0], |found| found.get(0))?;
+    if pending >= QUESTIONS_MAX {
+        return Ok(None);
+    }
     let id = ApprovalId::from_ulid(&tx.fresh_ulid(now));
     tx.connection
         .prepare_cached(
@@ -290,7 +329,7 @@ fn request(tx: &mut Tx<'_>, new: &NewApproval, now: Timestamp) -> Result<Approva
         detail: json!({ "approval": id.as_str(), "title": new.title }).to_string(),
     })?;
     let made = by_id(tx.connection, &id)?;
-    made.ok_or_else(|| Fault::Unreadable { what: "approval", found: id.to_string() })
+    made.map(Some).ok_or_else(|| Fault::Unreadable { what: "approval", found: id.to_string() })
 }
 
 fn again(tx: &Tx<'_>, asked: ApprovalView) -> Result<ApprovalView, Fault> {

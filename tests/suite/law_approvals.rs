@@ -142,6 +142,46 @@ fn nobody_decides_in_time() {
     assert_eq!(shop.writes(), 0);
 }
 
+/// Every view says so from then on, and whoever waits is told.
+#[test]
+fn a_question_ends_when_its_time_is_over() {
+    let shop = Shop::open_with(conf("requires_approval = true\napproval_expires = \"1s\""));
+    let sidecar = shop.home.serve();
+    let begun = Instant::now();
+    let first = sidecar.billing().refund(Some("refund:ord_1"), REFUND);
+    let approval = approval_in(&first);
+    let asked = data(&call(&sidecar, "ops", "GET", &format!("/approvals/{approval}?waitSeconds=12"), ""));
+    assert_eq!(asked["status"], "expired", "{asked}");
+    assert!(begun.elapsed().as_secs() < 5, "{:?}", begun.elapsed());
+    assert_eq!(detail(&sidecar, &first.effect())["stage"], "rejected");
+    let same = sidecar.billing().refund(Some("refund:ord_1"), REFUND);
+    same.assert_own(403, "oncegate_denied");
+    // A question of an agent's own, the same.
+    let own =
+        call(&sidecar, "billing-agent", "POST", "/approvals", r#"{"title":"may I?","expiresInSeconds":1}"#);
+    let own = data(&own)["id"].as_str().unwrap().to_owned();
+    let asked = data(&call(&sidecar, "ops", "GET", &format!("/approvals/{own}?waitSeconds=12"), ""));
+    assert_eq!(asked["status"], "expired", "{asked}");
+    assert!(begun.elapsed().as_secs() < 10, "{:?}", begun.elapsed());
+}
+
+#[test]
+fn questions_of_an_agents_own_are_bounded() {
+    let shop = shop();
+    let sidecar = shop.home.serve();
+    let ask = |payload: usize| {
+        let body = json!({ "title": "may I?", "payload": "x".repeat(payload) }).to_string();
+        call(&sidecar, "billing-agent", "POST", "/approvals", &body)
+    };
+    says_no(&ask(9_000), 400, "VALIDATION_ERROR", "");
+    let made: Vec<_> = (0..64).map(|_| data(&ask(10))["id"].as_str().unwrap().to_owned()).collect();
+    says_no(&ask(10), 409, "CONFLICT", "full");
+    approval_in(&sidecar.billing().refund(None, REFUND));
+    assert_eq!(call(&sidecar, "ops", "POST", "/approvals", r#"{"title":"another's"}"#).status, 201);
+    assert_eq!(ops(&shop.home, &sidecar, &["deny", &made[0]]).code, 0);
+    assert_eq!(ask(10).status, 201);
+}
+
 #[test]
 fn a_late_decision_does_not_count() {
     let shop = Shop::open_with(conf("requires_approval = true\napproval_expires = \"1s\""));

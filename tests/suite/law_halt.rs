@@ -90,3 +90,35 @@ fn what_is_approved_under_a_halt_is_sent_after_it() {
     shop.home.wait_outcome(&first.effect(), "succeeded");
     assert_eq!((shop.writes(), shop.home.money()), (1, (12_000, 0, 0)));
 }
+
+#[test]
+fn what_is_approved_under_a_halt_waits_and_can_still_be_denied() {
+    let shop = Shop::open_with(|at| {
+        Conf::default().stripe_host(at).refund("requires_approval = true").daily_limit(50_000)
+    });
+    let sidecar = shop.home.serve();
+    let (kept, stopped) = (sidecar.billing().refund(None, REFUND), sidecar.billing().refund(None, OTHER));
+    assert_eq!(ops(&shop.home, &sidecar, &["halt", "--reason", "stop"]).code, 0);
+    for first in [&kept, &stopped] {
+        let approved = ops(&shop.home, &sidecar, &["approve", &approval_in(first)]);
+        assert_eq!(approved.code, 14, "it waits: {approved:?}");
+        let then = format!("sent when writes are resumed; `oncegate deny {}` stops it", approval_in(first));
+        assert!(approved.out.contains(&then), "{approved:?}");
+    }
+    let own = ops(&shop.home, &sidecar, &["deny", &approval_in(&stopped), "--note", "not this one"]);
+    assert!(own.code == 0 && own.out.contains("denied"), "{own:?}");
+    let effect = shop.home.effect(&stopped.effect());
+    assert_eq!(json!([effect["stage"], effect["grade"]]), json!(["rejected", "denied"]));
+    assert_eq!(ops(&shop.home, &sidecar, &["deny", &approval_in(&stopped)]).code, 15, "once");
+
+    let resumed = ops(&shop.home, &sidecar, &["resume"]);
+    assert_eq!(resumed.code, 0, "{resumed:?}");
+    assert!(resumed.out.contains(&kept.effect()) && !resumed.out.contains(&stopped.effect()), "{resumed:?}");
+    shop.home.wait_outcome(&kept.effect(), "succeeded");
+    assert_eq!((shop.writes(), shop.home.money()), (1, (12_000, 0, 0)));
+    let shown = ops(&shop.home, &sidecar, &["effect", "show", &stopped.effect()]).out;
+    assert!(
+        shown.contains("denied by ops after it was approved, and before it was sent: not this one"),
+        "{shown}"
+    );
+}

@@ -3,6 +3,7 @@
 use clap::{Args, ValueEnum};
 use hyper::Method;
 use oncegate_policy::id::ApprovalId;
+use oncegate_policy::refusal::Code;
 use serde_json::{Value, json};
 
 use super::client::expect_data;
@@ -168,6 +169,13 @@ fn written(decided: &DecidedJson) -> String {
         rows.push(("effect", invocation.effect_id.clone().unwrap_or_default()));
         rows.push(("outcome", outcome(invocation)));
         rows.extend(invocation.error.clone().map(|error| ("why", error)));
+        if is_put_off(invocation) {
+            let id = &decided.approval.id;
+            rows.push((
+                "then",
+                format!("sent when writes are resumed; `oncegate deny {id}` stops it before"),
+            ));
+        }
     }
     facts(&rows)
 }
@@ -184,11 +192,19 @@ fn outcome(invocation: &InvocationJson) -> String {
 fn exit_of(invocation: &InvocationJson) -> Exit {
     match (invocation.status.as_str(), &invocation.decision) {
         ("succeeded", _) => Exit::Done,
-        // A rule said no when it was to be sent, for good or (halted) for now.
+        // Under a halt it waits, and is sent after it.
+        _ if is_put_off(invocation) => Exit::Waiting,
+        // A rule said no when it was to be sent, for good.
         (_, Some(_)) => Exit::Refused,
         ("failed", None) => Exit::Failed,
         _ => Exit::Unknown,
     }
+}
+
+/// Approved under a halt: nothing is sent now, and it is when writes are resumed.
+fn is_put_off(invocation: &InvocationJson) -> bool {
+    let halted = invocation.decision.as_ref().is_some_and(|decision| decision.code == Code::Halted.word());
+    halted && invocation.status == "running"
 }
 
 #[cfg(test)]
@@ -212,6 +228,6 @@ mod tests {
         };
         let ends = [("succeeded", false), ("failed", false), ("unknown", false), ("running", false)];
         assert_eq!(ends.map(|(status, decided)| invocation(status, decided)), [0, 1, 13, 13]);
-        assert_eq!([invocation("failed", true), invocation("running", true)], [15, 15]);
+        assert_eq!([invocation("failed", true), invocation("running", true)], [15, 14]);
     }
 }

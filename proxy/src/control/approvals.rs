@@ -11,7 +11,7 @@ use axum::response::Response;
 use oncegate_policy::caller::Scope;
 use oncegate_policy::id::{ApprovalId, EffectId};
 use oncegate_policy::refusal::Refusal;
-use oncegate_store::approval::{ApprovalView, Decided, NewApproval};
+use oncegate_store::approval::{ApprovalView, Decided, NewApproval, QUESTIONS_MAX};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
@@ -34,6 +34,8 @@ const WAIT_STEP: Duration = Duration::from_millis(200);
 const STATUSES: [&str; 4] = ["pending", "approved", "denied", "expired"];
 const TITLE_CHARS_MAX: usize = 300;
 const TEXT_CHARS_MAX: usize = 4_000;
+/// For a person to read, and kept for good.
+const PAYLOAD_BYTES_MAX: usize = 8 * 1024;
 /// How long a question stands when the one who asks does not say.
 const EXPIRES_DEFAULT: Duration = Duration::from_secs(24 * 3_600);
 const EXPIRES_MAX: Duration = Duration::from_secs(366 * 24 * 3_600);
@@ -137,6 +139,9 @@ pub(crate) async fn ask(
     if expires.is_zero() || expires > EXPIRES_MAX {
         return Err(ApiError::parameter("expiresInSeconds", "from 1 to a year"));
     }
+    if asked.payload.as_ref().is_some_and(|payload| payload.to_string().len() > PAYLOAD_BYTES_MAX) {
+        return Err(ApiError::parameter("payload", &format!("at most {PAYLOAD_BYTES_MAX} bytes of JSON")));
+    }
     let now = sidecar.clock.now();
     let new = NewApproval {
         caller: asker.name,
@@ -147,6 +152,11 @@ pub(crate) async fn ask(
     };
     let made = sidecar.store.request_approval(new, now).await;
     let made = made.map_err(|error| ApiError::internal("ask for an approval", &error))?;
+    let Some(made) = made else {
+        let message = format!("{QUESTIONS_MAX} questions of this key are pending: nobody reads so many");
+        return Err(ApiError::new(ErrorCode::Conflict, message).with_details(json!({ "reason": "full" })));
+    };
+    sidecar.asked.notify_one();
     Ok(created(show::approval(&made)))
 }
 
@@ -169,7 +179,7 @@ pub(crate) async fn approve(
     now(&sidecar, &id, refusal).await
 }
 
-/// `POST /approvals/{id}/deny`: what waited for it ends, unsent.
+/// `POST /approvals/{id}/deny`: what waited for it ends, unsent; so does what was approved and is not sent yet.
 pub(crate) async fn deny(
     State(sidecar): State<Arc<Sidecar>>,
     asker: Asker,

@@ -18,6 +18,9 @@ use crate::state::Sidecar;
 /// Longest reason, in characters: it is part of the sentence that agents read.
 pub(crate) const REASON_CHARS_MAX: usize = 500;
 
+/// Effects that a resume names.
+const LET_GO_SHOWN_MAX: u32 = 200;
+
 #[derive(Deserialize)]
 struct HaltBody {
     reason: Option<String>,
@@ -52,7 +55,7 @@ pub(crate) async fn halt(
     Ok(one(show::environment(Some(&halt))))
 }
 
-/// `POST /environment/resume`: safe to repeat.
+/// `POST /environment/resume`: safe to repeat. Says what it lets go.
 pub(crate) async fn resume(
     State(sidecar): State<Arc<Sidecar>>,
     asker: Asker,
@@ -60,13 +63,18 @@ pub(crate) async fn resume(
 ) -> Result<Response, ApiError> {
     asker.needs(Scope::EnvironmentsHalt)?;
     body::nothing(body).await?;
+    // Read before: afterwards some of it may be sent already.
+    let ready = sidecar.store.ready(LET_GO_SHOWN_MAX).await;
+    let ready = ready.map_err(|error| ApiError::internal("read what is approved", &error))?;
+    let mut environment = show::environment(None);
     let lifted = sidecar.store.resume(&asker.name, sidecar.clock.now()).await;
     if lifted.map_err(|error| ApiError::internal("resume", &error))?.is_some() {
-        tracing::warn!(caller.name = %asker.name, "writes go on");
+        tracing::warn!(caller.name = %asker.name, let_go = ready.len(), "writes go on");
         // What was approved meanwhile is sent now.
+        environment.let_go = ready.iter().map(ToString::to_string).collect();
         sidecar.look_soon.notify_one();
     }
-    Ok(one(show::environment(None)))
+    Ok(one(environment))
 }
 
 /// `POST /environment/prune`: erases recorded answers after their time, and, if an age is given, the bulk of effects

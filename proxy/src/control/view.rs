@@ -329,4 +329,7 @@ pub struct EnvironmentJson {
     pub halted_by: Option<String>,
     /// Since when.
     pub halted_at: Option<String>,
+    /// After a resume: the effects that were approved meanwhile and are sent now, oldest first, at most 200.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub let_go: Vec<String>,
 }

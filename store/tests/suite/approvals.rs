@@ -133,3 +133,22 @@ async fn a_claim_takes_room_and_sends_what_was_prepared() {
     assert_eq!(memory.store.reject_ready(&missing, gone(), NOON).await.unwrap(), None);
     assert!(matches!(memory.store.claim_ready(&missing, NOON).await.unwrap(), ReadyClaim::Missing));
 }
+
+#[tokio::test]
+async fn what_is_approved_can_be_denied_until_it_is_claimed() {
+    let memory = Memory::new();
+    let (view, approval) = park(&memory, memory.refund("pi_1", 600)).await;
+    let yes = memory.store.approve(&approval, &caller("ops"), None, NOON).await.unwrap();
+    assert!(matches!(yes, Decided::Done(_)));
+    let own = memory.store.deny(&approval, &caller("agent"), None, NOON).await.unwrap();
+    assert!(matches!(own, Decided::OwnRequest(_)));
+    let stopped = memory.store.deny(&approval, &caller("ops2"), Some("no".into()), NOON).await.unwrap();
+    assert!(
+        matches!(stopped, Decided::Done(asked) if asked.decided_by == Some(caller("ops"))),
+        "the yes stays"
+    );
+    assert!(matches!(memory.store.claim_ready(&view.id, NOON).await.unwrap(), ReadyClaim::NotReady(denied)
+        if denied.stage.invocation_status() == "denied"));
+    assert_eq!((memory.count("request"), memory.count("hold")), (0, 0));
+    assert_eq!(memory.store.verify_chain().await.unwrap().fault, None);
+}

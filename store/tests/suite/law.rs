@@ -58,7 +58,7 @@ async fn an_approved_effect_is_dispatched_once_and_survives_restarts() {
 
     let memory = memory.restarted(NOON.plus(HOUR));
     approve(&memory, &approval, NOON.plus(HOUR)).await;
-    let again = memory.store.deny(&approval, &caller("ops2"), None, NOON.plus(HOUR)).await.unwrap();
+    let again = memory.store.approve(&approval, &caller("ops2"), None, NOON.plus(HOUR)).await.unwrap();
     assert!(matches!(again, Decided::AlreadyDecided(view) if view.decided_by == Some(caller("ops"))));
     let memory = memory.restarted(NOON.plus(2 * HOUR));
     assert_eq!(memory.store.ready(10).await.unwrap(), std::slice::from_ref(&view.id));
@@ -74,6 +74,8 @@ async fn an_approved_effect_is_dispatched_once_and_survives_restarts() {
     assert_eq!(effect.replay_until, Some(NOON.plus(DAY + 2 * HOUR)));
     assert_eq!(memory.used("cap", NOON).await.1, 600);
     assert!(matches!(memory.store.claim_ready(&view.id, NOON).await.unwrap(), ReadyClaim::NotReady(_)));
+    let late = memory.store.deny(&approval, &caller("ops2"), None, NOON.plus(2 * HOUR)).await.unwrap();
+    assert!(matches!(late, Decided::AlreadyDecided(view) if view.decided_by == Some(caller("ops"))));
     let settled = memory.record(permit.spend(), &answered(200), NOON.plus(2 * HOUR)).await;
     assert_eq!(word(&settled), ("succeeded", "acknowledged", "unverified"));
     assert_eq!(memory.store.verify_chain().await.unwrap().fault, None);
@@ -164,6 +166,7 @@ async fn an_agent_asks_on_its_own_account() {
             NOON,
         )
         .await
+        .unwrap()
         .unwrap();
     assert!(matches!(
         memory.store.approve(&asked.id, &caller("agent"), None, NOON).await.unwrap(),

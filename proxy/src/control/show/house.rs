@@ -38,6 +38,7 @@ pub fn environment(halt: Option<&Halt>) -> EnvironmentJson {
         halt_reason: halt.map(|halt| halt.reason.clone()),
         halted_by: halt.map(|halt| halt.by.to_string()),
         halted_at: halt.map(|halt| moment(halt.at)),
+        let_go: Vec::new(),
     }
 }
 
