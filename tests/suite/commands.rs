@@ -5,7 +5,7 @@ use std::{net::TcpStream, process::Command};
 use oncegate_tests::{
     answer::Answer,
     binary::{Build, oncegate},
-    conf::{BILLING_KEY, CREDENTIAL, OPS_KEY},
+    conf::{BILLING_KEY, CREDENTIAL, OPS_KEY, digest},
     sidecar::finish,
     wire::Wire,
 };
@@ -213,4 +213,42 @@ fn the_quick_start_works_as_written() {
     assert_eq!((explained.code, &explained.json()["action"]), (0, &json!("refund")), "{explained:?}");
     let agent = run(&["env", "--as", "agent", "--key", key]);
     assert!(agent.out.contains(&format!("http://agent:{key}@127.0.0.1:8080")), "{agent:?}");
+}
+
+/// Where to connect is known from what runs; a key is added where one is given.
+#[test]
+fn env_says_where_the_running_sidecar_listens() {
+    let shop = Shop::open();
+    let before = shop.home.run(&["env"]);
+    assert!(before.code == 2 && before.err.contains("no sidecar of this configuration runs"), "{before:?}");
+    let sidecar = shop.home.serve();
+    let at = sidecar.proxy;
+    let bare = shop.home.run(&["env"]);
+    assert_eq!(bare.code, 0, "{bare:?}");
+    let bundle = shop.home.path("ca/bundle.pem");
+    for line in
+        [format!("export HTTPS_PROXY=http://{at}\n"), format!("export SSL_CERT_FILE={}\n", bundle.display())]
+    {
+        assert!(bare.out.contains(&line), "{line} {bare:?}");
+    }
+    assert!(bare.err.contains("no key of billing-agent was given"), "{bare:?}");
+    let json = shop.home.run(&["env", "--json"]);
+    assert_eq!((json.code, &json.json()["HTTPS_PROXY"]), (0, &json!(format!("http://{at}"))), "{json:?}");
+    let keyed = shop.home.run(&["env", "--key", BILLING_KEY]);
+    assert!(
+        keyed.out.contains(&format!("HTTPS_PROXY=http://billing-agent:{BILLING_KEY}@{at}\n")),
+        "{keyed:?}"
+    );
+    assert_eq!(shop.home.run(&["env", "--key", "ogk_wrong"]).code, 2);
+    // Of several agents none is taken for the one; all connect to the same place.
+    let text = std::fs::read_to_string(shop.home.config()).unwrap();
+    let key = digest("ogk_other");
+    shop.home
+        .write(&format!("{text}\n[callers.other]\nkey_sha256 = \"{key}\"\nscopes = [\"actions:invoke\"]\n"));
+    let several = shop.home.run(&["env"]);
+    assert!(several.code == 0 && several.out.contains(&format!("HTTPS_PROXY=http://{at}\n")), "{several:?}");
+    assert!(several.err.contains("say which caller it is with --as"), "{several:?}");
+    sidecar.stop();
+    assert!(!shop.home.path("oncegate.db-proxy").exists(), "true only while it runs");
+    assert_eq!(shop.home.run(&["env"]).code, 2);
 }

@@ -15,6 +15,11 @@ pub(crate) fn control_file(database: &Path) -> PathBuf {
     named(database, "-control")
 }
 
+/// Where agents connect, as JSON: at port 0, which is allowed, nobody else knows.
+pub(crate) fn proxy_file(database: &Path) -> PathBuf {
+    named(database, "-proxy")
+}
+
 /// Where `oncegate run` asks for a place.
 pub(crate) fn run_socket(database: &Path) -> PathBuf {
     named(database, "-run")

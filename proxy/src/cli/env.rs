@@ -4,20 +4,22 @@ use crate::load::Loaded;
 use clap::{Args, ValueEnum};
 use oncegate_config::model::{Caller, CallerListen};
 use oncegate_policy::caller::{CallerName, Scope};
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use super::beside::{is_abandoned, proxy_file};
 use super::environment::{Change, PROXIES, Place, Proxy, REMOVED, applied, changes, proxy_url};
 use super::exit::{Exit, Stop};
 use super::{Common, print, shims};
 
 #[derive(Args)]
 pub(crate) struct EnvArgs {
-    /// The caller that the agent is; may be left out when only one may invoke actions
+    /// The caller that the agent is; may be left out when only one may do nothing but invoke actions
     #[arg(long = "as", value_name = "CALLER")]
     caller: Option<String>,
-    /// The caller's key; not needed when it has a listener of its own
+    /// The caller's key; not needed when it has a listener of its own. Without it the proxy asks for one
     #[arg(long, env = "ONCEGATE_AGENT_KEY", hide_env_values = true)]
     key: Option<String>,
     /// Only what makes clients trust the CA, for an agent whose connections are redirected to the caller's
@@ -42,8 +44,16 @@ enum Shell {
 /// Prints the environment; writes the helper files, and nothing else.
 pub(crate) fn run(common: &Common, args: &EnvArgs) -> Result<Exit, Stop> {
     let loaded = super::load(common)?;
-    let (name, caller) = which_caller(&loaded, args.caller.as_deref())?;
-    let way = way(&loaded, (name, caller), args)?;
+    let who = match (which_caller(&loaded, args.caller.as_deref()), &args.caller, args.transparent) {
+        (Ok(who), _, _) => Some(who),
+        // Where to connect is the same for all of them; who it is, the proxy asks.
+        (Err(stop), None, false) => {
+            print::note(&format!("{stop}; what is printed names none, and the proxy asks for a key"));
+            None
+        }
+        (Err(stop), _, _) => return Err(stop),
+    };
+    let way = way(&loaded, who, args)?;
     let trust_dir = loaded.trust_dir();
     let (bundle, ca) = (trust_dir.join("bundle.pem"), trust_dir.join("ca.pem"));
     if !bundle.exists() {
@@ -60,7 +70,8 @@ pub(crate) fn run(common: &Common, args: &EnvArgs) -> Result<Exit, Stop> {
     let shell = if common.json { Shell::Json } else { args.shell };
     print::out(&written(&removed, &changes, shell)?);
     // At the end: an `eval` without quotes makes one line of all, and a comment would hide what comes after it.
-    if way.is_some_and(|way| way.credentials.is_some()) && shell != Shell::Json {
+    if way.is_some_and(|way| way.asks) && shell != Shell::Json {
+        let name = who.map_or("the agent", |(name, _)| name.as_str());
         print::out(&format!(
             "# Java sends no proxy credentials and is refused here: give {name} a port of its own\n\
              # (listen = \"127.0.0.1:PORT\") in the configuration, or start Java with `oncegate run`.\n"
@@ -73,38 +84,64 @@ pub(crate) fn run(common: &Common, args: &EnvArgs) -> Result<Exit, Stop> {
 struct Way<'a> {
     proxy: SocketAddr,
     credentials: Option<(&'a CallerName, &'a str)>,
+    /// It has to say who it is.
+    asks: bool,
 }
 
+/// A caller of the configuration.
+type Who<'a> = (&'a CallerName, &'a Caller);
+
 /// `None` where connections are redirected.
-fn way<'a>(
-    loaded: &Loaded,
-    (name, caller): (&'a CallerName, &Caller),
-    args: &'a EnvArgs,
-) -> Result<Option<Way<'a>>, Stop> {
-    if args.transparent {
+fn way<'a>(loaded: &Loaded, who: Option<Who<'a>>, args: &'a EnvArgs) -> Result<Option<Way<'a>>, Stop> {
+    if let (true, Some((name, caller))) = (args.transparent, who) {
         return match caller.transparent_listen {
             Some(_) => Ok(None),
             None => Err(Stop::usage(format!("{name} has no transparent_listen in the configuration"))),
         };
     }
-    let (listen, credentials) = match (&caller.listen, &args.key) {
-        (Some(CallerListen::Tcp(listen)), _) => (*listen, None),
-        (Some(CallerListen::Unix(_)) | None, Some(key)) => {
-            check_key(name, caller, key)?;
-            (loaded.config.proxy.listen, Some((name, key.as_str())))
-        }
-        (Some(CallerListen::Unix(_)) | None, None) => {
-            return Err(Stop::usage(format!(
-                "give the key of {name} with --key, or give it a port of its own (listen = …) in the configuration"
-            )));
-        }
-    };
-    if listen.port() == 0 {
-        return Err(Stop::usage(
-            "the proxy's port is 0, so nobody knows it before it runs: give it one, or use `oncegate run`",
-        ));
+    if let Some((name, caller)) = who
+        && let Some(CallerListen::Tcp(listen)) = caller.listen
+    {
+        let proxy = bound(loaded, listen, &format!("/callers/{name}/listen"))?;
+        return Ok(Some(Way { proxy, credentials: None, asks: false }));
     }
-    Ok(Some(Way { proxy: reachable(listen), credentials }))
+    let credentials = match (who, &args.key) {
+        (Some((name, caller)), Some(key)) => {
+            check_key(name, caller, key)?;
+            Some((name, key.as_str()))
+        }
+        (None, Some(_)) => {
+            return Err(Stop::usage("say with --as whose key it is"));
+        }
+        (Some((name, _)), None) => {
+            print::note(&format!(
+                "no key of {name} was given (--key, or ONCEGATE_AGENT_KEY): what is printed has none, and the proxy asks for it"
+            ));
+            None
+        }
+        (None, None) => None,
+    };
+    let proxy = bound(loaded, loaded.config.proxy.listen, "/proxy")?;
+    Ok(Some(Way { proxy, credentials, asks: true }))
+}
+
+/// Where a listener of the configuration is reached. Port 0 is whatever the running sidecar has got: `pointer` is where
+/// that stands in what it says.
+fn bound(loaded: &Loaded, listen: SocketAddr, pointer: &str) -> Result<SocketAddr, Stop> {
+    if listen.port() != 0 {
+        return Ok(reachable(listen));
+    }
+    let database = loaded.database();
+    let said = std::fs::read_to_string(proxy_file(&database)).ok().filter(|_| !is_abandoned(&database));
+    let said: Option<Value> = said.and_then(|text| serde_json::from_str(&text).ok());
+    let at = said.as_ref().and_then(|said| said.pointer(pointer)).and_then(Value::as_str);
+    let at: Option<SocketAddr> = at.and_then(|at| at.parse().ok());
+    at.map(reachable).ok_or_else(|| {
+        Stop::usage(
+            "the port is 0, and no sidecar of this configuration runs that could say which it is: start one with `oncegate \
+             serve`, write a port, or use `oncegate run`",
+        )
+    })
 }
 
 /// Where a client on this machine connects for a listener on this address.

@@ -12,7 +12,7 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::beside::{OwnFile, control_file};
+use super::beside::{OwnFile, control_file, proxy_file};
 use super::desk::{self, Desk};
 use super::exit::{Exit, Stop, chain};
 use super::{Common, print, shims};
@@ -82,6 +82,7 @@ fn announce(
     shims::write(trust_dir)?;
     let mut files = Files { own: Vec::new(), _desk: None, _watching: Some(ears.attend(running.sidecar())) };
     files.own.push(publish(&control_file(database), &format!("{}\n", running.control_addr()))?);
+    files.own.push(publish(&proxy_file(database), &format!("{}\n", addresses(running)))?);
     match desk::open(database, running) {
         Ok(desk) => files._desk = Some(desk),
         // A path that is too long for a socket, most often. Everything but attaching works without it.
