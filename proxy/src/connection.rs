@@ -37,6 +37,8 @@ use crate::{front, logged, respond, tunnel};
 pub const REQUEST_HEAD_BYTES_MAX: usize = 64 * 1024;
 /// For a request's head to arrive; also how long an idle connection is kept.
 pub const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
+/// How long a connection may take to show a key where one is needed: nobody keeps a place for longer without.
+pub const STRANGER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Serves a connection to its end.
 pub fn serve(
@@ -56,7 +58,7 @@ async fn to_its_end(
     bound: Option<Proof>,
     seat: Seat,
 ) {
-    let mut stop = seat.stop.clone();
+    let (mut stop, lost) = (seat.stop.clone(), seat.clone());
     let turns = Turns::default();
     let canned = Canned::new(stream, turns.clone());
     let service = service_fn(move |request| {
@@ -67,12 +69,14 @@ async fn to_its_end(
     });
     let connection = builder().serve_connection(TokioIo::new(canned), service).with_upgrades();
     let (mut connection, relay) = (std::pin::pin!(connection), Relay::default());
+    let mut lost = std::pin::pin!(lost.is_lost());
     let ended = tokio::select! {
         ended = poll_fn(|cx| relay.poll(connection.as_mut(), cx)) => ended,
         () = stopped(&mut stop) => {
             connection.as_mut().graceful_shutdown();
             connection.as_mut().await
         }
+        () = lost.as_mut() => return tracing::debug!("a connection was closed on which no key was shown"),
     };
     if let Err(error) = ended {
         tracing::debug!(error = crate::upstream::chain(&error), "an agent's connection ended");
@@ -110,6 +114,7 @@ async fn first_hop(
         sidecar.probes.note(&target.host, Stage::Challenged);
         return challenge();
     };
+    seat.key_shown();
     match own.which(&target) {
         Some(Ours::Control) if request.method() == Method::CONNECT => {
             return own.open(sidecar, request, seat);

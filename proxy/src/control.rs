@@ -29,7 +29,6 @@ mod once;
 mod open_effects;
 mod page;
 mod params;
-mod places;
 mod previews;
 mod resolving;
 pub mod routes;

@@ -30,11 +30,13 @@ pub mod upstream;
 
 pub mod canned;
 pub mod connection;
+pub mod descriptors;
 pub mod head_timer;
 pub mod listener;
 pub mod own;
 pub mod peeked;
 pub mod peer;
+pub mod places;
 pub mod probe;
 pub mod relay;
 pub mod run_port;

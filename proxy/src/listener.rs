@@ -8,12 +8,14 @@ use std::time::Duration;
 
 use oncegate_policy::caller::CallerName;
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::connection::STRANGER_TIMEOUT;
 use crate::metrics::Open;
 use crate::own::Own;
 use crate::peer;
+use crate::places::{Place, Places};
 use crate::proof::Proof;
 use crate::state::Sidecar;
 use crate::upstream::wire::Stream;
@@ -21,9 +23,6 @@ use crate::{connection, task, transparent};
 
 /// After a failed accept (descriptors exhausted, for example) the listener waits this long and goes on.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-
-/// More connections than descriptors can be had.
-const SEATS_MAX: u32 = 1 << 20;
 
 /// Where agents come in.
 pub enum Socket {
@@ -114,20 +113,41 @@ impl Door {
     }
 }
 
-/// One agent's place among `max_connections`, kept to the end of its connection and of the tunnel inside it.
+/// One agent's place among `max_connections`, and among those of all listeners, kept to the end of its connection and of
+/// the tunnel inside it.
 #[derive(Clone)]
 pub struct Seat {
     /// The sidecar is told to stop.
     pub stop: watch::Receiver<bool>,
     _open: Arc<Open>,
-    _permit: Arc<OwnedSemaphorePermit>,
+    places: Arc<[Place; 2]>,
 }
 
 impl Seat {
     /// Takes a place, and counts it.
     #[must_use]
-    pub fn take(sidecar: &Sidecar, stop: watch::Receiver<bool>, permit: OwnedSemaphorePermit) -> Self {
-        Self { stop, _open: sidecar.metrics.connection(), _permit: Arc::new(permit) }
+    pub fn take(sidecar: &Sidecar, stop: watch::Receiver<bool>, places: [Place; 2]) -> Self {
+        Self { stop, _open: sidecar.metrics.connection(), places: Arc::new(places) }
+    }
+
+    /// A key was shown on the connection, or none is needed there: nobody else is given its place.
+    pub fn key_shown(&self) {
+        self.places.iter().filter(|place| !place.has_asked()).for_each(Place::asks);
+    }
+
+    /// Until its place is needed for somebody else, or the time to show a key is over. Never, once one was shown.
+    pub async fn is_lost(&self) {
+        let [own, all] = &*self.places;
+        if !own.has_asked() {
+            tokio::select! {
+                () = own.is_needed() => {}
+                () = all.is_needed() => {}
+                () = tokio::time::sleep(STRANGER_TIMEOUT) => {}
+            }
+        }
+        if own.has_asked() {
+            std::future::pending::<()>().await;
+        }
     }
 }
 
@@ -145,19 +165,21 @@ pub async fn serve(
     mut stop: watch::Receiver<bool>,
     grace: Duration,
 ) {
-    let seats = u32::try_from(sidecar.snapshot().config.proxy.max_connections).unwrap_or(SEATS_MAX);
-    let seats = seats.min(SEATS_MAX);
-    let permits = Arc::new(Semaphore::new(seats as usize));
+    let places = Places::new(sidecar.snapshot().config.proxy.max_connections);
     let mut connections = JoinSet::new();
     loop {
-        let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { break };
         let accepted = tokio::select! {
             accepted = socket.accept() => accepted,
             () = stopped(&mut stop) => break,
         };
         match accepted {
             Ok(Accepted { stream, ends }) => {
-                let seat = Seat::take(&sidecar, stop.clone(), permit);
+                let taken = async { Some([places.take().await?, own.places.take().await?]) };
+                let taken = tokio::select! {
+                    Some(taken) = taken => taken,
+                    () = stopped(&mut stop) => break,
+                };
+                let seat = Seat::take(&sidecar, stop.clone(), taken);
                 let (sidecar, own) = (Arc::clone(&sidecar), Arc::clone(&own));
                 connections.spawn(task::apart(attend(sidecar, own, stream, (door.clone(), ends), seat)));
             }
@@ -174,7 +196,7 @@ pub async fn serve(
     let ended = tokio::time::timeout(grace, async {
         while connections.join_next().await.is_some() {}
         // Tunnels have outlived their connections; with the last of them every seat is free.
-        drop(permits.acquire_many(seats).await);
+        places.empty().await;
     })
     .await;
     if ended.is_err() {
@@ -195,7 +217,11 @@ async fn attend(
     seat: Seat,
 ) {
     let tls_at_once = matches!(door, Door::Transparent(_));
-    match door.proof(ends).await {
+    let bound = door.proof(ends).await;
+    if bound.is_some() {
+        seat.key_shown();
+    }
+    match bound {
         Some(proof) if tls_at_once => transparent::serve(sidecar, stream, proof, seat).await,
         bound => connection::serve(sidecar, own, stream, bound, seat).await,
     }

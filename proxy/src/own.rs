@@ -17,6 +17,7 @@ use oncegate_policy::refusal::{Code, Refusal};
 
 use crate::control::serving::Api;
 use crate::listener::{Seat, stopped};
+use crate::places::Places;
 use crate::respond;
 use crate::state::Sidecar;
 use crate::task;
@@ -30,6 +31,8 @@ pub struct Own {
     pub control: SocketAddr,
     /// What it serves.
     pub api: Api,
+    /// Places for agents' connections, at all ports together: as many as the descriptors allow.
+    pub places: Arc<Places>,
 }
 
 /// Ports that are open now; those of runs come and go.

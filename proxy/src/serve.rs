@@ -18,9 +18,11 @@ use tokio::task::JoinHandle;
 
 use crate::clock::Clock;
 use crate::control::serving::{self, Api, Bounds};
+use crate::descriptors::Shares;
 use crate::listener::{self, Door, Socket};
 use crate::load::Loaded;
 use crate::own::{Own, Ports};
+use crate::places::Places;
 use crate::reload::Files;
 use crate::run_port::RunPorts;
 use crate::sockets::{self, OwnPorts, address, bind};
@@ -119,6 +121,7 @@ pub async fn start(loaded: Loaded, options: Options) -> Result<Running, StartErr
         keep_responses: config.store.keep_responses,
     };
     let limits = config.limits.clone();
+    let max_connections = config.proxy.max_connections;
     let vault = Vault::open(&config, &directory).await?;
     vault.seal_what_is_not()?;
     let proxy_addr = address("the proxy", &proxy)?;
@@ -137,7 +140,8 @@ pub async fn start(loaded: Loaded, options: Options) -> Result<Running, StartErr
     trace(&sidecar, &stopped);
     let routes = control::router(Arc::clone(&sidecar), stopped.clone());
     let api = Api { routes, bounds: Bounds::default(), stop: stopped.clone() };
-    let here = Arc::new(Own { proxies: ours, control: control_addr, api: api.clone() });
+    let places = Places::new(allowed(max_connections));
+    let here = Arc::new(Own { proxies: ours, control: control_addr, api: api.clone(), places });
     let run_ports = RunPorts {
         sidecar: Arc::downgrade(&sidecar),
         own: Arc::downgrade(&here),
@@ -162,6 +166,22 @@ pub async fn start(loaded: Loaded, options: Options) -> Result<Running, StartErr
         listeners,
         background,
     })
+}
+
+/// How many connections of agents there may be at a time. Says so where one listener may be promised more.
+fn allowed(max_connections: usize) -> usize {
+    let shares = Shares::of_this_process();
+    if let Some(limit) = shares.limit
+        && shares.agents < max_connections
+    {
+        tracing::warn!(
+            limit,
+            connections = shares.agents,
+            max_connections,
+            "the limit on descriptors allows fewer connections of agents than max_connections: raise it (ulimit -n, LimitNOFILE)"
+        );
+    }
+    shares.agents
 }
 
 /// Each socket in a task of its own.
@@ -259,5 +279,40 @@ impl Running {
         for task in self.background {
             drop(task.await);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+    use crate::load;
+
+    /// The one place is taken by a request that hangs, and somebody waits for it.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_stop_is_heard_while_every_place_is_taken() {
+        let provider = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let digest = oncegate_policy::fingerprint::digest_hex(b"ogk_agent");
+        let text = format!(
+            "[proxy]\nlisten = \"127.0.0.1:0\"\nmax_connections = 1\n[control]\nlisten = \"127.0.0.1:0\"\n\
+             [callers.agent]\nkey_sha256 = \"{digest}\"\nscopes = [\"actions:invoke\"]\n\
+             [hosts.\"slow.test:80\"]\nplain = true\nconnect_to = \"{}\"\n",
+            provider.local_addr().unwrap()
+        );
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("oncegate.toml");
+        std::fs::write(&file, text).unwrap();
+        let options = Options { grace: Duration::from_millis(100), ..Options::default() };
+        let running = start(load::load(&file).unwrap(), options).await.unwrap();
+
+        let mut agent = TcpStream::connect(running.proxy_addr()).await.unwrap();
+        let get = "GET http://slow.test/ HTTP/1.1\r\nHost: slow.test\r\nProxy-Authorization: Bearer ogk_agent\r\n\r\n";
+        agent.write_all(get.as_bytes()).await.unwrap();
+        let hanging = provider.accept().await.unwrap();
+        let waiting = TcpStream::connect(running.proxy_addr()).await.unwrap();
+        tokio::time::timeout(Duration::from_secs(15), running.stop()).await.expect("it ends");
+        drop((hanging, waiting, agent));
     }
 }

@@ -41,6 +41,7 @@ mod degraded_disk;
 mod degraded_process;
 mod degraded_record;
 mod deploy;
+mod descriptors;
 mod doctor;
 mod drills;
 mod governed_reads;

@@ -11,6 +11,7 @@ use oncegate::clock::{Clock, Simulated};
 use oncegate::control::serving::{Api, Bounds};
 use oncegate::listener::Seat;
 use oncegate::own::{Own, Ports};
+use oncegate::places::{Place, Places};
 use oncegate::reload::Files;
 use oncegate::state::{Sidecar, Snapshot, new_ulid};
 use oncegate::upstream::dial::Dialler;
@@ -123,7 +124,7 @@ impl Life {
         let (stop, stopped) = watch::channel(false);
         let routes = control::router(Arc::clone(&sidecar), stopped.clone());
         let api = Api { routes, bounds: Bounds::default(), stop: stopped.clone() };
-        let own = Arc::new(Own { proxies: ours, control: here(8081), api });
+        let own = Arc::new(Own { proxies: ours, control: here(8081), api, places: Places::new(SEATS) });
         if reconciles {
             tokio::spawn(reconciler::run(Arc::clone(&sidecar), stopped));
         }
@@ -163,11 +164,12 @@ impl Life {
     pub(crate) fn call(&self, call: Call) {
         let Ok(permit) = Arc::clone(&self.seats).try_acquire_owned() else { return };
         let (near, far) = tokio::io::duplex(64 * 1024);
-        let seat = Seat::take(&self.sidecar, self.stop.subscribe(), permit);
+        let seat = Seat::take(&self.sidecar, self.stop.subscribe(), [Place::elsewhere(), Place::elsewhere()]);
         let (sidecar, own) = (Arc::clone(&self.sidecar), Arc::clone(&self.own));
         tokio::spawn(connection::serve(sidecar, own, Box::new(far), None, seat));
         let (done, heard) = (Arc::clone(&self.done), Arc::clone(&self.heard));
         tokio::spawn(async move {
+            let _permit = permit;
             let begun = Instant::now();
             let answer = agents::make(Box::new(near) as Box<dyn Stream>, &call).await;
             let took_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process;
 
+use crate::descriptors;
 use crate::load::Loaded;
 use crate::reload::watch::{Ears, Watching};
 use crate::serve::{self, Options, Running};
@@ -54,6 +55,7 @@ pub(crate) async fn run(common: &Common, args: &ServeArgs) -> Result<Exit, Stop>
 
 /// Starts the sidecar that the configuration describes, and writes the files that tell others where it is.
 pub(crate) async fn start(loaded: Loaded, ready_file: Option<&Path>) -> Result<(Running, Files), Stop> {
+    descriptors::raise();
     for warning in &loaded.warnings {
         tracing::warn!("{warning}");
     }

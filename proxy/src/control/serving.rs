@@ -16,8 +16,9 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
-use super::places::{Place, Places};
+use crate::descriptors::Shares;
 use crate::listener::stopped;
+use crate::places::{Place, Places};
 use crate::state::Sidecar;
 use crate::task;
 use crate::upstream::wire::Stream;
@@ -32,7 +33,7 @@ const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// What one client may take.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Open connections. When there are so many, the one that has asked nothing for the longest time is closed for the
+    /// Open connections: 512, or what the descriptors allow. When there are so many, the one that has asked nothing for the longest time is closed for the
     /// next; where each is being answered, more wait to be accepted.
     pub connections: usize,
     /// For the head of a connection's first request to arrive: who connects has something to ask.
@@ -47,7 +48,7 @@ pub struct Bounds {
 impl Default for Bounds {
     fn default() -> Self {
         Self {
-            connections: 512,
+            connections: Shares::of_this_process().control,
             first_head: Duration::from_secs(10),
             head: Duration::from_secs(75),
             handshake: Duration::from_secs(10),
@@ -77,15 +78,18 @@ pub async fn serve(sidecar: Arc<Sidecar>, socket: TcpListener, api: Api, grace: 
     let mut connections = JoinSet::new();
     let mut stop = api.stop.clone();
     loop {
-        let next = async { Some((places.take().await?, socket.accept().await)) };
-        let (place, accepted) = tokio::select! {
-            Some(next) = next => next,
+        let accepted = tokio::select! {
+            accepted = socket.accept() => accepted,
             () = stopped(&mut stop) => break,
         };
         match accepted {
             Ok((stream, _)) => {
                 // Without it an answer may wait for the client's own delay; the answer comes either way.
                 stream.set_nodelay(true).ok();
+                let place = tokio::select! {
+                    Some(place) = places.take() => place,
+                    () = stopped(&mut stop) => break,
+                };
                 let (api, tls) = (api.clone(), sidecar.snapshot().control_tls.clone());
                 connections.spawn(task::apart(async move {
                     api.at(place, stream, tls).await;

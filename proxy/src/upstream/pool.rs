@@ -10,12 +10,11 @@ use tokio::time::Instant;
 
 use super::dial::{self, Destination, Dialler};
 use super::link::Link;
+use crate::descriptors::Shares;
 use crate::task;
 
 /// Idle connections kept for one destination.
 const IDLE_PER_DESTINATION_MAX: usize = 256;
-/// Idle connections kept in all.
-const IDLE_MAX: usize = 1024;
 /// A connection idle for longer is dropped; most servers close theirs after a minute.
 const IDLE_FOR_MAX: Duration = Duration::from_secs(30);
 /// How often idle connections are looked at: one that its provider has closed holds a descriptor no longer than this.
@@ -129,7 +128,7 @@ impl Shelf {
 
     /// Puts one there; gives back one that there is no room for.
     fn put(&mut self, key: Key, idle: Idle) -> Option<Idle> {
-        if self.count >= IDLE_MAX {
+        if self.count >= Shares::of_this_process().idle {
             return Some(idle);
         }
         let list = self.by_destination.entry(key).or_default();

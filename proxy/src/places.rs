@@ -1,5 +1,8 @@
-//! The places at the control listener. When all are taken, whoever has asked nothing for the longest time gives up its
-//! own: connections that say nothing never keep an operator out.
+//! The places at a listener. When all are taken, whoever has asked nothing for the longest time gives up its own:
+//! connections that say nothing never keep an operator out, nor an agent.
+//!
+//! At the control listener a client asks with each request, and is silent in between. At the proxy's an agent asks with
+//! its first key, and is never silent again: its connection may carry a tunnel.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,8 +10,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
+/// More than descriptors can be had.
+const PLACES_MAX: usize = 1 << 20;
+
 /// All places, and who of those that have one asks nothing.
-pub(super) struct Places {
+pub struct Places {
+    count: usize,
     permits: Arc<Semaphore>,
     silent: Mutex<Silent>,
 }
@@ -23,7 +30,7 @@ struct Silent {
 }
 
 /// One connection's place; free again when it is dropped.
-pub(super) struct Place {
+pub struct Place {
     /// `None` for one that is counted elsewhere.
     among: Option<(Arc<Places>, OwnedSemaphorePermit)>,
     /// Where it stands among the silent.
@@ -33,12 +40,15 @@ pub(super) struct Place {
 }
 
 impl Places {
-    pub(super) fn new(connections: usize) -> Arc<Self> {
-        Arc::new(Self { permits: Arc::new(Semaphore::new(connections)), silent: Mutex::default() })
+    /// So many, and at least one.
+    #[must_use]
+    pub fn new(connections: usize) -> Arc<Self> {
+        let count = connections.clamp(1, PLACES_MAX);
+        Arc::new(Self { count, permits: Arc::new(Semaphore::new(count)), silent: Mutex::default() })
     }
 
     /// Waits for a place, if need be for that of the one that has been silent the longest.
-    pub(super) async fn take(self: &Arc<Self>) -> Option<Place> {
+    pub async fn take(self: &Arc<Self>) -> Option<Place> {
         let permit = match Arc::clone(&self.permits).try_acquire_owned() {
             Ok(permit) => permit,
             Err(_) => {
@@ -51,6 +61,12 @@ impl Places {
         let place = Place::new(Some((Arc::clone(self), permit)));
         place.is_silent();
         Some(place)
+    }
+
+    /// Waits until nobody has one.
+    pub async fn empty(&self) {
+        let all = u32::try_from(self.count).unwrap_or(u32::MAX);
+        drop(self.permits.acquire_many(all).await);
     }
 
     fn silent(&self) -> MutexGuard<'_, Silent> {
@@ -70,7 +86,8 @@ impl Silent {
 
 impl Place {
     /// That of a connection which is bounded elsewhere.
-    pub(super) fn elsewhere() -> Self {
+    #[must_use]
+    pub fn elsewhere() -> Self {
         Self::new(None)
     }
 
@@ -80,7 +97,7 @@ impl Place {
     }
 
     /// Its client asks for nothing now.
-    pub(super) fn is_silent(&self) {
+    pub fn is_silent(&self) {
         let Some((places, _)) = &self.among else { return };
         let mut silent = places.silent();
         if std::mem::take(&mut silent.wanted) {
@@ -93,7 +110,7 @@ impl Place {
     }
 
     /// Its client has asked something.
-    pub(super) fn asks(&self) {
+    pub fn asks(&self) {
         self.asked.store(true, Ordering::Relaxed);
         let (Some((places, _)), Some(at)) = (&self.among, self.at().take()) else { return };
         let mut silent = places.silent();
@@ -104,12 +121,13 @@ impl Place {
     }
 
     /// Whether its client has asked anything at all.
-    pub(super) fn has_asked(&self) -> bool {
+    #[must_use]
+    pub fn has_asked(&self) -> bool {
         self.asked.load(Ordering::Relaxed)
     }
 
     /// Until somebody else needs it.
-    pub(super) async fn is_needed(&self) {
+    pub async fn is_needed(&self) {
         self.give_up.notified().await;
     }
 
