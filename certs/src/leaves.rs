@@ -4,7 +4,7 @@ use crate::authority::Authority;
 use crate::leaf::{Leaf, MintError};
 use crate::name::LeafName;
 use lru::LruCache;
-use rustls::server::{NoServerSessionStorage, ProducesTickets};
+use rustls::server::{NoServerSessionStorage, ResolvesServerCertUsingSni};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::version::{TLS12, TLS13};
 use rustls::{ServerConfig, crypto::ring::Ticketer};
@@ -20,8 +20,8 @@ use std::time::SystemTime;
 pub struct Leaves {
     authority: Arc<Authority>,
     slots: Mutex<LruCache<String, Slot>>,
-    /// One for all names, so that a session outlives the leaf it began with. Sessions are bound to their SNI.
-    tickets: Option<Arc<dyn ProducesTickets>>,
+    /// What every leaf is served with, but for the leaf.
+    common: Result<ServerConfig, rustls::Error>,
     minted: AtomicU64,
 }
 
@@ -47,8 +47,7 @@ impl Leaves {
         Leaves {
             authority,
             slots: Mutex::new(LruCache::new(capacity)),
-            // Without them sessions are remembered per leaf, which is rustls's own way and does no harm.
-            tickets: Ticketer::new().ok(),
+            common: common(),
             minted: AtomicU64::new(0),
         }
     }
@@ -85,20 +84,32 @@ impl Leaves {
     }
 
     fn serve(&self, leaf: Leaf) -> Result<ServerConfig, rustls::Error> {
-        let mut config = ServerConfig::builder_with_provider(crate::provider())
-            .with_protocol_versions(&[&TLS13, &TLS12])?
-            .with_no_client_auth()
-            .with_cert_resolver(Arc::new(SingleCertAndKey::from(CertifiedKey::new(leaf.chain, leaf.key))));
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        // Early data can be played again by anyone on the path: a write must never arrive that way.
-        config.max_early_data_size = 0;
-        if let Some(tickets) = &self.tickets {
-            config.ticketer = Arc::clone(tickets);
-            // Nothing is remembered then, and room for it would be kept with every leaf.
-            config.session_storage = Arc::new(NoServerSessionStorage {});
-        }
+        let mut config = self.common.clone()?;
+        config.cert_resolver = Arc::new(SingleCertAndKey::from(CertifiedKey::new(leaf.chain, leaf.key)));
         Ok(config)
     }
+}
+
+/// How TLS is served, with no certificate yet.
+fn common() -> Result<ServerConfig, rustls::Error> {
+    let mut config = ServerConfig::builder_with_provider(crate::provider())
+        .with_protocol_versions(&[&TLS13, &TLS12])?
+        .with_no_client_auth()
+        .with_cert_resolver(Arc::new(ResolvesServerCertUsingSni::new()));
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    // Agents are on this machine or near it, and most of their libraries ask for AES-256 first out of habit.
+    config.ignore_client_order = true;
+    // Early data can be played again by anyone on the path: a write must never arrive that way.
+    config.max_early_data_size = 0;
+    // A client keeps the last one; each costs a key schedule and a record.
+    config.send_tls13_tickets = 1;
+    // One for all names, so that a session outlives the leaf it began with. Sessions are bound to their SNI. Without
+    // tickets sessions are remembered here, which is rustls's own way and does no harm.
+    if let Ok(tickets) = Ticketer::new() {
+        config.ticketer = tickets;
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+    }
+    Ok(config)
 }
 
 /// Locks, whoever panicked before: what the locks guard is replaced whole or not at all.

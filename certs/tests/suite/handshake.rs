@@ -1,7 +1,9 @@
 //! TLS as an agent sees it.
 
-use crate::support::{DAY, HOUR, authority, certificates, client, client_of, connect, leaves, now};
-use rustls::{CertificateError, Error, HandshakeKind, ProtocolVersion};
+use crate::support::{
+    DAY, HOUR, authority, certificates, client, client_by, client_of, connect, leaves, now,
+};
+use rustls::{CertificateError, CipherSuite, Error, HandshakeKind, ProtocolVersion};
 use std::sync::Arc;
 
 #[test]
@@ -66,6 +68,34 @@ fn a_leaf_is_good_from_an_hour_back_to_its_ninetieth_day() {
     assert!(at(now() + 89 * DAY).is_ok());
     assert!(at(now() - 2 * HOUR).is_err());
     assert!(at(now() + 90 * DAY).is_err());
+}
+
+/// Libraries ask for AES-256 first; it costs more, and is spoken with those that know nothing else.
+#[test]
+fn the_cheaper_suite_is_chosen_where_a_client_has_it() {
+    let (_dir, authority) = authority();
+    let server = leaves(&authority, 8).server_config("api.example", now()).unwrap();
+    let roots = certificates(authority.certificate_pem());
+    for (version, chosen, other) in [
+        (
+            &rustls::version::TLS13,
+            CipherSuite::TLS13_AES_128_GCM_SHA256,
+            CipherSuite::TLS13_AES_256_GCM_SHA384,
+        ),
+        (
+            &rustls::version::TLS12,
+            CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+            CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
+        ),
+    ] {
+        let client = client_of(&roots, now(), &[version]);
+        let session = connect(&Arc::new(client), &server, "api.example").unwrap();
+        assert_eq!(session.suite, chosen);
+        let mut provider = rustls::crypto::ring::default_provider();
+        provider.cipher_suites.retain(|suite| suite.suite() == other);
+        let client = client_by(provider, &roots, now(), &[version]);
+        assert_eq!(connect(&Arc::new(client), &server, "api.example").unwrap().suite, other);
+    }
 }
 
 #[test]

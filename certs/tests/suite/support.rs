@@ -2,11 +2,12 @@
 
 use oncegate_certs::{Authority, Leaves};
 use rustls::client::Resumption;
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::time_provider::TimeProvider;
 use rustls::{
-    ClientConfig, ClientConnection, HandshakeKind, ProtocolVersion, RootCertStore, ServerConfig,
+    CipherSuite, ClientConfig, ClientConnection, HandshakeKind, ProtocolVersion, RootCertStore, ServerConfig,
     ServerConnection, SupportedProtocolVersion,
 };
 use std::io::{Read, Write};
@@ -56,12 +57,20 @@ pub(crate) fn client_of(
     now: SystemTime,
     versions: &[&'static SupportedProtocolVersion],
 ) -> ClientConfig {
+    client_by(rustls::crypto::ring::default_provider(), roots, now, versions)
+}
+
+pub(crate) fn client_by(
+    provider: CryptoProvider,
+    roots: &[CertificateDer<'static>],
+    now: SystemTime,
+    versions: &[&'static SupportedProtocolVersion],
+) -> ClientConfig {
     let mut store = RootCertStore::empty();
     for root in roots {
         store.add(root.clone()).unwrap();
     }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut config = ClientConfig::builder_with_details(provider, Arc::new(At(now)))
+    let mut config = ClientConfig::builder_with_details(Arc::new(provider), Arc::new(At(now)))
         .with_protocol_versions(versions)
         .unwrap()
         .with_root_certificates(store)
@@ -76,6 +85,7 @@ pub(crate) struct Session {
     pub(crate) chain: Vec<CertificateDer<'static>>,
     pub(crate) alpn: Option<Vec<u8>>,
     pub(crate) version: ProtocolVersion,
+    pub(crate) suite: CipherSuite,
     pub(crate) kind: HandshakeKind,
 }
 
@@ -117,6 +127,7 @@ pub(crate) fn connect(
         chain: client.peer_certificates().unwrap().to_vec(),
         alpn: client.alpn_protocol().map(<[u8]>::to_vec),
         version: client.protocol_version().unwrap(),
+        suite: client.negotiated_cipher_suite().unwrap().suite(),
         kind: client.handshake_kind().unwrap(),
     })
 }
