@@ -104,7 +104,7 @@ pub struct Snapshot {
     schemas: BTreeMap<ActionName, jsonschema::Validator>,
     trust: BTreeMap<PathBuf, Arc<rustls::ClientConfig>>,
     system_trust: Arc<rustls::ClientConfig>,
-    destinations: Mutex<HashMap<Authority, Arc<Destination>>>,
+    destinations: Mutex<BTreeMap<Authority, Arc<Destination>>>,
 }
 
 /// Why a configuration could not be made ready.

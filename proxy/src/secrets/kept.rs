@@ -3,7 +3,7 @@
 //! Only those whose secrets are in the sidecar's own environment: it cannot change while the process lives. Whatever
 //! else a secret may come from is asked for each request, as it is declared.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use http::{HeaderName, HeaderValue};
@@ -26,9 +26,9 @@ pub struct Kept(Mutex<All>);
 #[derive(Default)]
 struct All {
     /// In reads that belong to no action.
-    hosts: HashMap<Authority, Arc<Made>>,
+    hosts: BTreeMap<Authority, Arc<Made>>,
     /// In writes, with where they go: at most as many as there are actions.
-    actions: HashMap<ActionName, (Authority, Arc<Made>)>,
+    actions: BTreeMap<ActionName, (Authority, Arc<Made>)>,
 }
 
 struct Made {

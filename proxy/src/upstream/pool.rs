@@ -1,6 +1,6 @@
 //! Connections to providers: made, and kept for the next request.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub struct Pool {
 /// What is idle.
 #[derive(Default)]
 struct Shelf {
-    by_destination: HashMap<Key, Vec<Idle>>,
+    by_destination: BTreeMap<Key, Vec<Idle>>,
     /// How many there are in all.
     count: usize,
     /// Somebody looks at them from time to time.
