@@ -373,8 +373,10 @@ pub fn plain(headers: &HeaderMap) -> Vec<(String, String)> {
 /// The `Host` field for an authority: without the port where it is the scheme's own, since signatures cover it.
 #[must_use]
 pub fn host_value(authority: &Authority, scheme: Scheme) -> Option<HeaderValue> {
-    let host = authority.url_host();
-    let text =
-        if authority.port == scheme.default_port() { host } else { format!("{host}:{}", authority.port) };
+    let default_port = authority.port == scheme.default_port();
+    if default_port && !authority.host.contains(':') {
+        return HeaderValue::from_str(&authority.host).ok();
+    }
+    let text = if default_port { authority.url_host() } else { authority.to_string() };
     HeaderValue::from_str(&text).ok()
 }
