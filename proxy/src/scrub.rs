@@ -35,8 +35,10 @@ struct Rules {
     finder: AhoCorasick,
     /// In the order in which the finder numbers them.
     patterns: Vec<Pattern>,
-    /// Which bytes a pattern begins with: most ends of a chunk are decided by one look here.
+    /// Which bytes a pattern begins with.
     begins: [bool; 256],
+    /// Which bytes are in a pattern: most ends of a chunk are decided by one look here.
+    holds: [bool; 256],
     /// Bytes of the longest pattern.
     longest: usize,
     /// Bytes of the shortest one.
@@ -90,9 +92,13 @@ impl Scrubber {
         for first in patterns.iter().filter_map(|pattern| pattern.value.first()) {
             begins[usize::from(*first)] = true;
         }
+        let mut holds = [false; 256];
+        for byte in patterns.iter().flat_map(|pattern| pattern.value.iter()) {
+            holds[usize::from(*byte)] = true;
+        }
         let longest = patterns.iter().map(|pattern| pattern.value.len()).max().unwrap_or(0);
         let shortest = patterns.iter().map(|pattern| pattern.value.len()).min().unwrap_or(0);
-        Ok(Self { rules: Some(Arc::new(Rules { finder, patterns, begins, longest, shortest })) })
+        Ok(Self { rules: Some(Arc::new(Rules { finder, patterns, begins, holds, longest, shortest })) })
     }
 
     /// Whether there is nothing to look for.
@@ -106,7 +112,9 @@ impl Scrubber {
     /// spelling. Borrowed where there was nothing to take out.
     #[must_use]
     pub fn clean<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
-        let Some(rules) = &self.rules else { return Cow::Borrowed(bytes) };
+        let Some(rules) = self.rules.as_ref().filter(|rules| bytes.len() >= rules.shortest) else {
+            return Cow::Borrowed(bytes);
+        };
         let out = rules.clean(bytes);
         if memmem::find(&out, b"\\u").is_none() {
             return out;
@@ -218,7 +226,10 @@ impl Rules {
 
     /// Where the rest of these bytes could be the beginning of a secret; their end if nowhere.
     fn open_from(&self, bytes: &[u8]) -> usize {
-        let earliest = bytes.len().saturating_sub(self.longest.saturating_sub(1));
+        // No byte of a beginning is one that is in no pattern.
+        let end = &bytes[bytes.len().saturating_sub(self.longest.saturating_sub(1))..];
+        let foreign = end.iter().rposition(|byte| !self.holds[usize::from(*byte)]);
+        let earliest = bytes.len() - end.len() + foreign.map_or(0, |at| at + 1);
         let could_begin = |at: &usize| {
             let rest = &bytes[*at..];
             self.begins[usize::from(bytes[*at])]
