@@ -28,6 +28,7 @@ pub mod respond;
 pub mod said;
 pub mod upstream;
 
+pub mod awaited;
 pub mod canned;
 pub mod connection;
 pub mod descriptors;

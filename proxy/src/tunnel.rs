@@ -22,6 +22,7 @@ use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::server::{StartHandshake, TlsStream};
 
 use crate::asking::Listener;
+use crate::awaited::Awaited;
 use crate::canned::{Canned, Turns};
 use crate::connection::builder;
 use crate::front::Standing;
@@ -156,7 +157,7 @@ pub(crate) async fn serve(
     let standing = Arc::new(Standing { proof, seat: seat.clone() });
     let (via, inside) = (Arc::new(via), Arc::new(inside));
     let turns = Turns::default();
-    let stream = TokioIo::new(Canned::new(Box::new(tls), turns.clone()));
+    let stream = TokioIo::new(Canned::new(Box::new(Awaited::new(tls)), turns.clone()));
     let service = service_fn(move |request: Request<Incoming>| {
         let turn = turns.begin(&request);
         let (sidecar, via, inside) = (Arc::clone(&sidecar), Arc::clone(&via), Arc::clone(&inside));

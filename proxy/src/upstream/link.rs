@@ -306,6 +306,7 @@ mod tests {
     struct AtOnce {
         asked: bool,
         answered: bool,
+        reader: Option<Waker>,
     }
 
     impl AsyncRead for AtOnce {
@@ -315,6 +316,7 @@ mod tests {
             buf: &mut ReadBuf<'_>,
         ) -> Poll<io::Result<()>> {
             if !self.asked || self.answered {
+                self.reader = Some(cx.waker().clone());
                 return Poll::Pending;
             }
             while coop::has_budget_remaining() {
@@ -329,12 +331,14 @@ mod tests {
     impl AsyncWrite for AtOnce {
         fn poll_write(
             mut self: Pin<&mut Self>,
-            cx: &mut Context<'_>,
+            _: &mut Context<'_>,
             piece: &[u8],
         ) -> Poll<io::Result<usize>> {
             self.asked = true;
             // There is something to read now.
-            cx.waker().wake_by_ref();
+            if let Some(reader) = self.reader.take() {
+                reader.wake();
+            }
             Poll::Ready(Ok(piece.len()))
         }
 

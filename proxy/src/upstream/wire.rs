@@ -11,6 +11,8 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use crate::awaited::Awaited;
+
 /// Any stream to a provider.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
@@ -29,7 +31,7 @@ impl Written {
 
 /// The counting stream.
 pub struct Counting {
-    inner: Box<dyn Stream>,
+    inner: Awaited<Box<dyn Stream>>,
     written: Written,
 }
 
@@ -37,7 +39,7 @@ impl Counting {
     /// Counts what is written to `inner`.
     #[must_use]
     pub fn new(inner: Box<dyn Stream>, written: Written) -> Self {
-        Self { inner, written }
+        Self { inner: Awaited::new(inner), written }
     }
 }
 
