@@ -4,6 +4,12 @@ use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+/// What a file is called until it is whole.
+const UNFINISHED: &str = ".oncegate-";
+/// A file that is older than this and not whole is nobody's any more. Another sidecar may write to the same folder.
+const UNFINISHED_AFTER: Duration = Duration::from_secs(10);
 
 /// Puts a file in place whole, mode 0600, durable when this returns. The folder is made if it is not there.
 ///
@@ -12,7 +18,7 @@ use std::path::Path;
 pub fn write(folder: &Path, name: &str, content: &[u8]) -> io::Result<()> {
     make(folder)?;
     // A file that is not renamed in the end is removed when it is dropped.
-    let mut file = tempfile::Builder::new().prefix(".oncegate-").tempfile_in(folder)?;
+    let mut file = tempfile::Builder::new().prefix(UNFINISHED).tempfile_in(folder)?;
     file.write_all(content)?;
     file.as_file().sync_all()?;
     file.persist(folder.join(name)).map_err(|error| error.error)?;
@@ -25,7 +31,7 @@ pub fn write(folder: &Path, name: &str, content: &[u8]) -> io::Result<()> {
 /// [`ErrorKind::AlreadyExists`], and what else the system said. Nothing is overwritten.
 pub fn write_new(folder: &Path, name: &str, content: &[u8]) -> io::Result<()> {
     make(folder)?;
-    let mut file = tempfile::Builder::new().prefix(".oncegate-").tempfile_in(folder)?;
+    let mut file = tempfile::Builder::new().prefix(UNFINISHED).tempfile_in(folder)?;
     file.write_all(content)?;
     file.as_file().sync_all()?;
     file.persist_noclobber(folder.join(name)).map_err(|error| error.error)?;
@@ -42,6 +48,30 @@ pub fn remove(folder: &Path, name: &str) -> io::Result<()> {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error),
     }
+}
+
+/// Removes what a process that was killed has left half written: it may hold a secret. A folder that is not there holds
+/// nothing.
+///
+/// # Errors
+/// What the system said.
+pub fn remove_unfinished(folder: &Path, now: SystemTime) -> io::Result<()> {
+    let listed = match fs::read_dir(folder) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        listed => listed?,
+    };
+    for file in listed {
+        let file = file?;
+        if !file.file_name().as_encoded_bytes().starts_with(UNFINISHED.as_bytes()) {
+            continue;
+        }
+        // One that is gone meanwhile was somebody's after all.
+        let Ok(written) = file.metadata().and_then(|there| there.modified()) else { continue };
+        if now.duration_since(written).is_ok_and(|age| age >= UNFINISHED_AFTER) {
+            fs::remove_file(file.path())?;
+        }
+    }
+    Ok(())
 }
 
 fn make(folder: &Path) -> io::Result<()> {
@@ -81,5 +111,21 @@ mod tests {
             remove(&folder, "limits.toml").unwrap();
         }
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn only_what_is_nobodys_any_more_is_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        remove_unfinished(&dir.path().join("managed"), SystemTime::UNIX_EPOCH).unwrap();
+        for name in [".oncegate-a1b2c3", "vault.json"] {
+            fs::write(dir.path().join(name), "x").unwrap();
+        }
+        let left = || fs::read_dir(dir.path()).unwrap().count();
+        let written = fs::metadata(dir.path().join("vault.json")).unwrap().modified().unwrap();
+        remove_unfinished(dir.path(), written + UNFINISHED_AFTER / 2).unwrap();
+        assert_eq!(left(), 2, "somebody may be about to name it");
+        remove_unfinished(dir.path(), written + 2 * UNFINISHED_AFTER).unwrap();
+        assert_eq!(left(), 1);
+        assert!(dir.path().join("vault.json").exists());
     }
 }

@@ -22,7 +22,7 @@ use tokio::sync::watch;
 use crate::listener::stopped;
 use crate::state::{Sidecar, Snapshot};
 use crate::task::{self, Work};
-use crate::{adapting, lapsing, let_through, read, upstream};
+use crate::{adapting, durable, lapsing, let_through, load, read, upstream};
 
 /// The reconciler wakes at least this often: interrupted dispatches are swept then.
 const WAKE_EVERY: Duration = Duration::from_secs(15);
@@ -72,6 +72,7 @@ async fn passes(sidecar: Arc<Sidecar>, mut stop: watch::Receiver<bool>) {
             if let Err(error) = sidecar.store.prune(None, now).await {
                 tracing::error!(error = upstream::chain(&error), "old answers could not be erased");
             }
+            remove_unfinished(&sidecar).await;
         }
         let wait = next_wake(&sidecar, passed.ok()).await;
         tokio::select! {
@@ -79,6 +80,14 @@ async fn passes(sidecar: Arc<Sidecar>, mut stop: watch::Receiver<bool>) {
             () = tokio::time::sleep(wait) => {}
             () = stopped(&mut stop) => return,
         }
+    }
+}
+
+async fn remove_unfinished(sidecar: &Sidecar) {
+    let (folder, now) = (load::managed_folder(sidecar.files.path()), sidecar.clock.system());
+    let removed = tokio::task::spawn_blocking(move || durable::remove_unfinished(&folder, now)).await;
+    if let Ok(Err(error)) = removed {
+        tracing::error!(%error, "what was left half written in managed/ could not be removed");
     }
 }
 

@@ -2,9 +2,12 @@
 
 use std::{
     fs,
+    io::{ErrorKind, Write},
+    net::TcpListener,
     os::unix::fs::symlink,
     path::Path,
     process::{Command, Stdio},
+    thread,
 };
 
 use oncegate_tests::{
@@ -13,6 +16,7 @@ use oncegate_tests::{
     conf::{Conf, OPS_KEY},
     provider::Provider,
     sidecar::{Done, Home, Sidecar, finish},
+    wait::until,
 };
 use serde_json::Value;
 
@@ -75,9 +79,42 @@ fn p5_commands_reach_the_sidecar_of_their_own_database() {
     let none = run(&home, "b.toml", &["halt", "--reason", "stop B"]);
     assert!(none.code == 2 && none.err.contains("no sidecar of this configuration runs"), "{none:?}");
     assert_eq!(halted(&a), false);
+    // And whoever takes its port when it is dead is not shown the operator's key.
+    let port = a.control;
     a.kill9();
+    let taken = TcpListener::bind(port).unwrap();
+    taken.set_nonblocking(true).unwrap();
     let dead = run(&home, "a.toml", &["halt", "--reason", "stop A"]);
     assert!(dead.code == 2 && dead.err.contains("ended without a word"), "{dead:?}");
+    assert_eq!(taken.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
+}
+
+#[test]
+fn runs_that_start_at_once_have_one_sidecar() {
+    let provider = Provider::tls(&[DESK]);
+    let home = Home::new(&desk_conf(provider.addr()));
+    assert!(Command::new("mkfifo").arg(home.path("gate")).status().unwrap().success());
+    // Each waits until all are there, as commands that take their time.
+    let script = "touch \"here-$1\" && read -r _ < gate";
+    let numbers = ["1", "2", "3"];
+    let started = numbers.map(|number| {
+        let args = ["run", "--as", "billing-agent", "--", "sh", "-c", script, "sh", number];
+        let command = command(&home, "oncegate.toml", &args);
+        thread::spawn(move || finish(command))
+    });
+    let here = |number: &&str| home.path(&format!("here-{number}")).exists();
+    until("all commands to run", || {
+        let ended = started.iter().any(thread::JoinHandle::is_finished);
+        (ended || numbers.iter().all(here)).then_some(())
+    });
+    let running = numbers.iter().filter(|number| here(number)).count();
+    // Held by both ends: none of them finds it closed, or before anybody is there.
+    let mut gate = fs::File::options().read(true).write(true).open(home.path("gate")).unwrap();
+    gate.write_all("\n".repeat(running).as_bytes()).unwrap();
+    for run in started {
+        let done = run.join().unwrap();
+        assert_eq!(done.code, 0, "{done:?}");
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::io::{self, IsTerminal};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
+use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use oncegate_config::model::SecretSource;
@@ -14,9 +15,10 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::desk::{self, Gate};
+use super::desk::{self, Attached, Gate};
 use super::environment::{Place, Proxy, REMOVED, applied, changes, proxy_url};
 use super::exit::{Exit, Stop};
+use super::serve::NotStarted;
 use super::{Common, env, serve, shims};
 use crate::load::Loaded;
 use crate::peer;
@@ -26,6 +28,10 @@ use crate::serve::Running;
 const KEYS: [&str; 2] = ["ONCEGATE_KEY", "ONCEGATE_AGENT_KEY"];
 /// A secret that is shorter is looked for by its name alone: too many other texts may hold it.
 const COPIED_BYTES_MIN: usize = 8;
+/// Another one that starts says within this where it is, or what holds the database is none.
+const OTHERS_START_WITHIN: Duration = Duration::from_secs(5);
+/// Between two tries meanwhile.
+const ASK_AGAIN_AFTER: Duration = Duration::from_millis(100);
 /// As shells do for a command that is not there, or cannot be run.
 const NOT_FOUND: u8 = 127;
 const NOT_RUNNABLE: u8 = 126;
@@ -61,17 +67,46 @@ pub(crate) async fn run(common: &Common, args: &RunArgs) -> Result<Exit, Stop> {
     // Before the command lives: a signal that comes early must not end us and leave it behind.
     let mut signals = Forwarded::new()?;
     let own_port = args.java_port == JavaPort::On;
-    if let Some(attached) = desk::ask(&loaded.database(), &caller, own_port).await? {
-        let mut child = start(&loaded, &attached.gate, &caller, &args.command)?;
-        let status = wait(&mut child, &mut signals).await?;
-        drop(attached);
-        return Ok(Exit::Command(code(status)));
-    }
-    let (running, files) = serve::start(loaded.clone(), None).await?;
+    let (running, files) = match behind(&loaded, &caller, own_port).await? {
+        Behind::Another(attached) => {
+            let mut child = start(&loaded, &attached.gate, &caller, &args.command)?;
+            let status = wait(&mut child, &mut signals).await?;
+            drop(attached);
+            return Ok(Exit::Command(code(status)));
+        }
+        Behind::Own(running, files) => (running, files),
+    };
     let status = own(&loaded, &running, &caller, args, &mut signals).await;
     stop(running).await?;
     drop(files);
     Ok(Exit::Command(code(status?)))
+}
+
+/// What a command runs behind.
+enum Behind {
+    Another(Attached),
+    Own(Running, serve::Files),
+}
+
+/// The sidecar that holds the database, or one of our own. Of several that start at once, one holds it, and says where it
+/// is a moment later: the others ask again.
+async fn behind(loaded: &Loaded, caller: &CallerName, own_port: bool) -> Result<Behind, Stop> {
+    let begun = Instant::now();
+    let mut ours = loaded.clone();
+    loop {
+        if let Some(attached) = desk::ask(&loaded.database(), caller, own_port).await? {
+            return Ok(Behind::Another(attached));
+        }
+        match serve::try_start(ours.clone(), None).await {
+            Ok((running, files)) => return Ok(Behind::Own(running, files)),
+            Err(NotStarted::Another(_)) if begun.elapsed() < OTHERS_START_WITHIN => {
+                // Said once is enough.
+                ours.warnings.clear();
+                tokio::time::sleep(ASK_AGAIN_AFTER).await;
+            }
+            Err(NotStarted::Another(stop) | NotStarted::Failed(stop)) => return Err(stop),
+        }
+    }
 }
 
 /// Lets what is on its way end, unless another signal comes: what is cut off then is swept at the next start.

@@ -1,15 +1,17 @@
 //! `oncegate serve`: the sidecar in the foreground, until a signal ends it.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process;
 
 use crate::descriptors;
 use crate::load::Loaded;
 use crate::reload::watch::{Ears, Watching};
-use crate::serve::{self, Options, Running};
+use crate::serve::{self, Options, Running, StartError};
 use crate::sockets::OwnPorts;
 use clap::Args;
+use oncegate_certs::AuthorityError;
+use oncegate_store::OpenError;
 use serde_json::{Map, Value, json};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -53,25 +55,61 @@ pub(crate) async fn run(common: &Common, args: &ServeArgs) -> Result<Exit, Stop>
     Ok(Exit::Done)
 }
 
+/// Why no sidecar was started.
+pub(crate) enum NotStarted {
+    /// Another one has, or is about to have, what can be had once: the database, a port, the CA's files.
+    Another(Stop),
+    /// Anything else.
+    Failed(Stop),
+}
+
 /// Starts the sidecar that the configuration describes, and writes the files that tell others where it is.
 pub(crate) async fn start(loaded: Loaded, ready_file: Option<&Path>) -> Result<(Running, Files), Stop> {
+    let started = try_start(loaded, ready_file).await;
+    started.map_err(|error| match error {
+        NotStarted::Another(stop) | NotStarted::Failed(stop) => stop,
+    })
+}
+
+/// The same, for whoever would rather have the other one.
+pub(crate) async fn try_start(
+    loaded: Loaded,
+    ready_file: Option<&Path>,
+) -> Result<(Running, Files), NotStarted> {
     descriptors::raise();
     for warning in &loaded.warnings {
         tracing::warn!("{warning}");
     }
-    let ears = Ears::open().map_err(|error| Stop::failed(format!("cannot listen for signals: {error}")))?;
+    let deaf = |error| NotStarted::Failed(Stop::failed(format!("cannot listen for signals: {error}")));
+    let ears = Ears::open().map_err(deaf)?;
     let database = loaded.database();
     let trust_dir = loaded.trust_dir();
-    let running =
-        serve::start(loaded, Options::default()).await.map_err(|error| Stop::usage(chain(&error)))?;
+    let running = serve::start(loaded, Options::default()).await.map_err(not_started)?;
     // From here on a failure must not leave the sidecar behind.
     match announce(&running, ears, &database, &trust_dir, ready_file) {
         Ok(files) => Ok((running, files)),
         Err(stop) => {
             running.stop().await;
-            Err(stop)
+            Err(NotStarted::Failed(stop))
         }
     }
+}
+
+fn not_started(error: StartError) -> NotStarted {
+    let stop = Stop::usage(chain(&error));
+    let another = match error {
+        StartError::Listen { source, .. } => source.kind() == ErrorKind::AddrInUse,
+        // Made at this instant, or half of it.
+        StartError::Authority(AuthorityError::Publish { .. } | AuthorityError::Half { .. })
+        | StartError::Open(OpenError::Locked { .. }) => true,
+        StartError::Authority(_)
+        | StartError::Bundle(_)
+        | StartError::Open(_)
+        | StartError::Store(_)
+        | StartError::Vault(_)
+        | StartError::Snapshot(_) => false,
+    };
+    if another { NotStarted::Another(stop) } else { NotStarted::Failed(stop) }
 }
 
 fn announce(
