@@ -73,12 +73,33 @@ async fn passes(sidecar: Arc<Sidecar>, mut stop: watch::Receiver<bool>) {
                 tracing::error!(error = upstream::chain(&error), "old answers could not be erased");
             }
             remove_unfinished(&sidecar).await;
+            look_for_more(&sidecar).await;
         }
         let wait = next_wake(&sidecar, passed.ok()).await;
         tokio::select! {
             () = soon => {}
             () = tokio::time::sleep(wait) => {}
             () = stopped(&mut stop) => return,
+        }
+    }
+}
+
+/// What is unknown of actions that can be read back by now, and could not when it was admitted, is looked for as well.
+pub(crate) async fn look_for_more(sidecar: &Arc<Sidecar>) {
+    let snapshot = sidecar.snapshot();
+    let can = snapshot.adapters.iter().filter(|(_, adapter)| adapter.can_read_back());
+    let actions = can.map(|(name, _)| name.clone()).collect();
+    match sidecar.store.can_be_looked_for(actions, sidecar.clock.now()).await {
+        Ok(0) => {}
+        Ok(effects) => {
+            tracing::info!(effects, "what could not be looked for can be now");
+            sidecar.look_soon.notify_one();
+        }
+        Err(error) => {
+            tracing::error!(
+                error = upstream::chain(&error),
+                "what can be looked for now could not be listed"
+            );
         }
     }
 }

@@ -21,6 +21,7 @@ use tokio::sync::{Mutex, MutexGuard};
 use tokio::task::JoinError;
 
 use crate::load::{self, LoadError, Loaded, Text};
+use crate::reconciler;
 use crate::state::{Sidecar, Snapshot, SnapshotError};
 use crate::taken_over::{self, TakenOver};
 use differences::{Difference, Kind};
@@ -301,6 +302,7 @@ impl<'a> Turn<'a> {
         // First the record: a limit that is declared counts before anything is let through under it.
         let limits = self.sidecar.store.sync_limits(loaded.config.limits.clone(), now).await?;
         self.sidecar.replace_snapshot(snapshot);
+        reconciler::look_for_more(self.sidecar).await;
         let known = std::mem::replace(&mut self.last.warnings, loaded.warnings.clone());
         let news = |warning: &Fault| !known.iter().any(|known| known.message == warning.message);
         let warnings = loaded.warnings.into_iter().filter(news).collect();

@@ -19,6 +19,7 @@ pub mod claim;
 pub mod error;
 pub mod events;
 pub mod failpoint;
+pub mod gained;
 pub mod halt;
 pub mod limits;
 pub mod list;

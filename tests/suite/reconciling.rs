@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 use oncegate_tests::{
     agent::Ask,
     conf::{Conf, stripe_conf},
+    provider::Provider,
     script::Reply,
+    sidecar::Home,
     wait::until,
 };
 use rusqlite::Connection;
@@ -14,7 +16,7 @@ use serde_json::json;
 use crate::{
     api_actions::desk,
     law::{detail, ops},
-    shop::{DESK, REFUND, Shop, desk_conf, ticket},
+    shop::{DESK, REFUND, Shop, TICKETS_PER_DAY, desk_conf, ticket, ticket_action},
 };
 
 #[test]
@@ -74,6 +76,27 @@ fn p3_what_an_action_has_sent_is_looked_for_while_it_is_disabled() {
         (detail(&sidecar, &made.effect())["grade"] == "confirmed").then_some(())
     });
     assert_eq!((shop.home.money(), shop.writes()), ((12_100, 0, 0), 2));
+}
+
+/// How was declared after it was sent, and that helps it: with no further word from anybody.
+#[test]
+fn p3_what_could_not_be_looked_for_is_once_a_read_back_is_declared() {
+    let conf = |at, verify: &str| {
+        let action = format!("{}{verify}", ticket_action("open-ticket", DESK));
+        Conf::default().host(DESK, at).with(&action).with(TICKETS_PER_DAY)
+    };
+    let provider = Provider::tls(&[DESK]);
+    let home = Home::new(&conf(provider.addr(), ""));
+    let sidecar = home.serve();
+    provider.on_write(Reply::lost());
+    let ask = Ask::json("/v1/tickets", &ticket("a"));
+    let effect = sidecar.billing().ask(DESK, &ask).assert_unknown().effect();
+    assert_eq!(detail(&sidecar, &effect)["nextLookAt"], json!(null));
+    let verify = r#"verify = { url = "https://tickets.test/v1/tickets?title={{input.title}}", match = [{ path = "title", equals = "{{input.title}}" }] }"#;
+    provider.on_read(Reply::json("200 OK", r#"{"title":"a"}"#));
+    home.write(&conf(provider.addr(), verify).text());
+    home.wait_outcome(&effect, "succeeded");
+    assert_eq!(provider.record().writes().len(), 1);
 }
 
 #[test]
