@@ -59,10 +59,11 @@ pub struct Fresh {
 }
 
 impl Fresh {
-    /// New ones.
+    /// New ones, that differ in how they begin: there is one effect of each invocation, and one index finds both.
     #[must_use]
     pub fn ids() -> Self {
-        Self { invocation: InvocationId::from_ulid(&new_ulid()), effect: EffectId::from_ulid(&new_ulid()) }
+        let ulid = new_ulid();
+        Self { invocation: InvocationId::from_ulid(&ulid), effect: EffectId::from_ulid(&ulid) }
     }
 
     /// The key that a provider may deduplicate on. Decided here and kept with the effect, so that a replay can only

@@ -12,12 +12,11 @@ use oncegate_policy::preview::BoundPreview;
 use oncegate_policy::refusal::{Code, Refusal};
 use oncegate_policy::time::Timestamp;
 use rusqlite::params;
-use serde::Serialize;
 use serde_json::json;
 
 use crate::claim::{Claimed, DispatchPermit};
 use crate::error::{Fault, StoreError};
-use crate::events::{Event, text_of};
+use crate::events::Event;
 use crate::facts::{self, Asking};
 use crate::holds::{self, Reserved, Room, Wanted};
 use crate::insert::Entry;
@@ -121,9 +120,12 @@ impl Store {
     /// Nothing may be sent on any error.
     pub async fn admit(&self, new: NewEffect, now: Timestamp) -> Result<Admitted, StoreError> {
         let waiting_max = self.inner.queue_capacity;
-        let inside = self.inner.writer.write(ADMIT, waiting_max, move |tx| admit(tx, &new, now)).await?;
+        let mut entry = Entry::of(&new, now);
+        let verb = move |tx: &mut Tx<'_>| admit(tx, &new, &mut entry);
+        let inside = self.inner.writer.write(ADMIT, waiting_max, verb).await?;
         Ok(match inside {
             Inside::Granted { claimed, effect } => {
+                let claimed = claimed.remembering(&effect);
                 Admitted::Granted { permit: DispatchPermit::of_committed(claimed), effect }
             }
             Inside::Repeat(effect) => Admitted::Repeat(effect),
@@ -173,7 +175,8 @@ impl Store {
     }
 }
 
-fn admit(tx: &mut Tx<'_>, new: &NewEffect, now: Timestamp) -> Result<Inside, Fault> {
+fn admit(tx: &mut Tx<'_>, new: &NewEffect, entry: &mut Entry) -> Result<Inside, Fault> {
+    let now = entry.now;
     let asking = Asking {
         caller: &new.caller,
         action: &new.action,
@@ -181,7 +184,7 @@ fn admit(tx: &mut Tx<'_>, new: &NewEffect, now: Timestamp) -> Result<Inside, Fau
         subject: new.subject.as_deref(),
     };
     let halted = tx.tally.halted(tx.connection)?;
-    let retry_of = match decide(&new.asked, &facts::read(tx.connection, &asking, halted, now)?, now) {
+    entry.retry_of = match decide(&new.asked, &facts::read(tx.connection, &asking, halted, now)?, now) {
         Decision::New { retry_of } => retry_of,
         Decision::Repeat(id) => {
             let effect = row::by_id(tx.connection, &id)?.ok_or(Fault::Gone { effect: id })?;
@@ -195,7 +198,6 @@ fn admit(tx: &mut Tx<'_>, new: &NewEffect, now: Timestamp) -> Result<Inside, Fau
     if let Some(refusal) = unmet(tx, new)? {
         return refused(tx, new, refusal, now);
     }
-    let entry = Entry::of(new, retry_of, now);
     if let Some(lapse) = new.approval {
         let approval = ApprovalId::from_ulid(&tx.fresh_ulid(now));
         return park(tx, new, entry, approval, now.plus(lapse));
@@ -211,27 +213,27 @@ fn admit(tx: &mut Tx<'_>, new: &NewEffect, now: Timestamp) -> Result<Inside, Fau
 
 /// Holds and event. Crash window: until the commit returns, no permit exists and no byte can leave; from
 /// then on a crash leaves a row that says `dispatching` with no living owner, which the sweep calls unknown.
-fn claim_new(tx: &mut Tx<'_>, new: &NewEffect, entry: Entry, room: &Room) -> Result<Inside, Fault> {
+fn claim_new(tx: &mut Tx<'_>, new: &NewEffect, entry: &Entry, room: &Room) -> Result<Inside, Fault> {
     let now = entry.now;
-    let key = insert::insert(tx, new, &entry, None)?;
+    let key = insert::insert(tx, new, entry, None)?;
     holds::take(tx, key, room)?;
-    admitted_event(tx, "admitted", "dispatching", new, &entry)?;
+    admitted_event(tx, "admitted", "dispatching", new, entry)?;
     let claimed = tx.setting.living.claim(new.effect.clone(), attempt::dispatch_key(key));
     let stage = Stage::Dispatching { claimed_at: now, owner: tx.setting.owner.clone() };
     let effect = entry.view(new, stage);
-    Ok(Inside::Granted { claimed: claimed.remembering(&effect), effect })
+    Ok(Inside::Granted { claimed, effect })
 }
 
 fn park(
     tx: &mut Tx<'_>,
     new: &NewEffect,
-    entry: Entry,
+    entry: &Entry,
     approval: ApprovalId,
     expires_at: Timestamp,
 ) -> Result<Inside, Fault> {
-    let key = insert::insert(tx, new, &entry, Some((&approval, expires_at)))?;
+    let key = insert::insert(tx, new, entry, Some((&approval, expires_at)))?;
     ask(tx, key, new, &approval, expires_at, entry.now)?;
-    admitted_event(tx, "parked", "awaiting_approval", new, &entry)?;
+    admitted_event(tx, "parked", "awaiting_approval", new, entry)?;
     Ok(Inside::Parked(entry.view(new, Stage::AwaitingApproval { approval, expires_at })))
 }
 
@@ -283,22 +285,6 @@ pub(crate) fn refusal_event(
     })
 }
 
-/// What the chain keeps of an admission, in the order of the alphabet.
-#[derive(Serialize)]
-struct AdmittedDetail<'a> {
-    action: &'a str,
-    amount: Option<i64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    credential: Option<&'a SecretNames>,
-    fingerprint: &'a str,
-    invocation: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    preview: Option<&'a str>,
-    provider_key: &'a str,
-    request: &'a str,
-    unit: Option<&'a str>,
-}
-
 fn admitted_event(
     tx: &mut Tx<'_>,
     kind: &'static str,
@@ -306,18 +292,8 @@ fn admitted_event(
     new: &NewEffect,
     entry: &Entry,
 ) -> Result<(), Fault> {
-    let detail = text_of(&AdmittedDetail {
-        action: new.action.as_str(),
-        amount: new.impact.as_ref().and_then(|impact| impact.amount),
-        credential: Some(&new.credential).filter(|names| !names.is_empty()),
-        fingerprint: new.asked.fingerprint.as_str(),
-        invocation: new.invocation.as_str(),
-        preview: new.preview.as_ref().map(|bound| bound.id.as_str()),
-        provider_key: &new.provider_key,
-        request: &row::to_hex(&entry.digest),
-        unit: new.impact.as_ref().map(|impact| impact.dimension.unit()),
-    });
     let (effect, author) = (Some(&new.effect), Some(new.caller.as_str()));
+    let detail = entry.detail.clone();
     tx.append(&Event { at: entry.now, kind, effect, stage: Some(stage), author, text: None, detail })
 }
 

@@ -79,15 +79,18 @@ impl Tx<'_> {
         now: Timestamp,
     ) -> Result<bool, Fault> {
         let (step, cause, status) = seen.columns();
-        let columns =
-            params![attempt, now.0, seen.verdict.word(), seen.word(), step, cause, status, seen.digest()];
-        if matches!(effect.view.stage, Stage::Dispatching { .. }) {
+        let (verdict, word, digest) = (seen.verdict.word(), seen.word(), seen.digest());
+        if let Stage::Dispatching { claimed_at, owner } = &effect.view.stage {
+            // By which run is known by heart, but for what an earlier one has left.
+            let run = (*owner == self.setting.owner).then_some(self.setting.run);
             let mut insert = self.connection.prepare_cached(
                 "INSERT INTO attempt (key, effect, kind, run, started_at, ended_at, verdict, seen, step, cause, status, digest)
-                 VALUES (?1, ?1 >> 20, 'dispatch', (SELECT run FROM effect WHERE key = ?1 >> 20),
-                     (SELECT claimed_at FROM effect WHERE key = ?1 >> 20), ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+                 VALUES (?1, ?1 >> 20, 'dispatch', coalesce(?9, (SELECT run FROM effect WHERE key = ?1 >> 20)),
+                     ?10, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
             )?;
-            match insert.execute(columns) {
+            let begun =
+                params![attempt, now.0, verdict, word, step, cause, status, digest, run, claimed_at.0];
+            match insert.execute(begun) {
                 // An earlier version has begun it with a row.
                 Err(error) if is_there(&error) => {}
                 done => return Ok(done? == 1),
@@ -99,7 +102,7 @@ impl Tx<'_> {
                 "UPDATE attempt SET ended_at = ?2, verdict = ?3, seen = ?4, step = ?5, cause = ?6, status = ?7, digest = ?8
                  WHERE key = ?1 AND ended_at IS NULL",
             )?
-            .execute(columns)?;
+            .execute(params![attempt, now.0, verdict, word, step, cause, status, digest])?;
         Ok(ended == 1)
     }
 

@@ -25,6 +25,22 @@ pub(crate) struct Asking<'a> {
     pub(crate) subject: Option<&'a str>,
 }
 
+/// SQL for the key of an invocation's effect: that has the same id with another beginning, but for those of earlier versions.
+macro_rules! effect_of_invocation {
+    ($invocation:literal) => {
+        concat!(
+            "coalesce((SELECT key FROM effect WHERE id = 'eff_' || substr(",
+            $invocation,
+            ", 5) AND invocation = ",
+            $invocation,
+            "), (SELECT key FROM effect WHERE invocation = ",
+            $invocation,
+            " AND substr(invocation, 5) <> substr(id, 5)))"
+        )
+    };
+}
+pub(crate) use effect_of_invocation;
+
 /// One statement on effects that are in the way. A text is put together by the compiler, so that finding it in the
 /// statement cache costs no more than reading it.
 macro_rules! known {
@@ -48,7 +64,7 @@ const OPEN_ON_SUBJECT: &str = known!(
     "action = ?1 AND subject = ?2 AND subject IS NOT NULL
          AND stage NOT IN ('settled', 'rejected') AND stage <> 'awaiting_approval' LIMIT 1"
 );
-const RETRY_TARGET: &str = known!("invocation = ?1 AND action = ?2");
+const RETRY_TARGET: &str = concat!(known!("action = ?2 AND key = "), effect_of_invocation!("?1"));
 /// Among what is open of the action, which is little, and not among all that was ever identical.
 const OPEN_IDENTICAL: &str = known!(
     "INDEXED BY effect_open",

@@ -64,7 +64,7 @@ pub(crate) fn take(tx: &mut Tx<'_>, effect: i64, room: &Room) -> Result<(), Faul
 
 fn hold(connection: &Connection, effect: i64, limit: i64, amount: i64) -> Result<(), Fault> {
     connection
-        .prepare_cached("INSERT INTO hold (effect, limit_key, amount, state) VALUES (?1, ?2, ?3, 'held')")?
+        .prepare_cached("INSERT OR FAIL INTO room (effect, limit_key, amount) VALUES (?1, ?2, ?3)")?
         .execute(params![effect, limit, amount])?;
     Ok(())
 }
@@ -119,7 +119,7 @@ fn open_effects(connection: &Connection, row: &LimitRow) -> Result<Vec<OpenEffec
         "SELECT key, action, resource, amount, stage = 'reconciling' FROM effect INDEXED BY effect_open
          WHERE stage NOT IN ('settled', 'rejected') AND stage IN ('dispatching', 'reconciling')
              AND dimension = ?1 AND unit = ?2
-             AND NOT EXISTS (SELECT 1 FROM hold WHERE hold.effect = effect.key AND hold.limit_key = ?3)
+             AND NOT EXISTS (SELECT 1 FROM room WHERE room.effect = effect.key AND room.limit_key = ?3)
          ORDER BY key",
     )?;
     let dimension = &row.limit.dimension;
@@ -177,16 +177,17 @@ fn no_room(limit: &Limit, usage: &Usage, wanted: Option<i64>) -> Refusal {
 
 /// The effect became unknown: what it holds is counted as exposure too.
 pub(crate) fn expose(tx: &mut Tx<'_>, effect: i64) -> Result<(), Fault> {
-    for held in open_holds(tx.connection, effect)? {
+    for held in holds_of(tx.connection, effect)? {
         tx.tally.hold(tx.connection, held.limit, 0, held.amount)?;
     }
     Ok(())
 }
 
-/// The effect is settled: each hold ends, once. A success is consumed in the period of its last write.
+/// The effect is settled, and each hold ends with it, once: its row says how only where a person has said how much it was.
+/// A success is consumed in the period of its last write.
 pub(crate) fn end(tx: &mut Tx<'_>, effect: &Effect, ending: &Ending, now: Timestamp) -> Result<(), Fault> {
     let was_unknown = matches!(effect.view.stage, Stage::Reconciling { .. });
-    for held in open_holds(tx.connection, effect.key)? {
+    for held in holds_of(tx.connection, effect.key)? {
         let consumed = match ending {
             Ending::Consumed => held.amount,
             Ending::Released => 0,
@@ -196,13 +197,11 @@ pub(crate) fn end(tx: &mut Tx<'_>, effect: &Effect, ending: &Ending, now: Timest
                 named.map_or(if *otherwise_consumed { held.amount } else { 0 }, |(_, actual)| *actual)
             }
         };
-        let state =
-            if consumed == 0 && !matches!(ending, Ending::Consumed) { "released" } else { "consumed" };
-        tx.connection
-            .prepare_cached(
-                "UPDATE hold SET state = ?3, consumed = ?4, ended_at = ?5 WHERE effect = ?1 AND limit_key = ?2",
-            )?
-            .execute(params![effect.key, held.limit, state, consumed, now.0])?;
+        if let Ending::Actual { .. } = ending {
+            tx.connection
+                .prepare_cached("UPDATE room SET actual = ?3 WHERE effect = ?1 AND limit_key = ?2")?
+                .execute(params![effect.key, held.limit, consumed])?;
+        }
         let exposed = if was_unknown { held.amount } else { 0 };
         tx.tally.hold(tx.connection, held.limit, -held.amount, -exposed)?;
         if consumed > 0 {
@@ -237,15 +236,14 @@ fn last_write(connection: &Connection, effect: i64) -> Result<Option<Timestamp>,
     Ok(at.map(Timestamp))
 }
 
-/// A hold that has not ended.
+/// A hold that had not ended when its effect was still open.
 struct Held {
     limit: i64,
     amount: i64,
 }
 
-fn open_holds(connection: &Connection, effect: i64) -> Result<Vec<Held>, Fault> {
-    let mut statement = connection
-        .prepare_cached("SELECT limit_key, amount FROM hold WHERE effect = ?1 AND state = 'held'")?;
+fn holds_of(connection: &Connection, effect: i64) -> Result<Vec<Held>, Fault> {
+    let mut statement = connection.prepare_cached("SELECT limit_key, amount FROM room WHERE effect = ?1")?;
     collect(&mut statement.query([effect])?, |columns| {
         Ok(Held { limit: columns.next()?, amount: columns.next()? })
     })

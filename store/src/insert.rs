@@ -4,33 +4,52 @@ use oncegate_policy::effect::Stage;
 use oncegate_policy::id::{ApprovalId, EffectId, InvocationId};
 use oncegate_policy::time::Timestamp;
 use rusqlite::{OptionalExtension, params};
+use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use crate::admit::NewEffect;
 use crate::error::Fault;
-use crate::view::{EffectView, StoredRequest};
+use crate::events::text_of;
+use crate::facts::effect_of_invocation;
+use crate::view::{EffectView, SecretNames, StoredRequest};
 use crate::writer::Tx;
 use crate::{preview, row};
 
-/// What is worked out once and written to more than one place.
+/// What is worked out once, before the writer's turn, and written to more than one place.
 pub(crate) struct Entry {
     pub(crate) now: Timestamp,
     /// SHA-256 of the request as it was prepared.
-    pub(crate) digest: [u8; 32],
+    digest: [u8; 32],
+    /// The same in letters.
+    digest_hex: String,
     headers: String,
     target: String,
-    retry_of: Option<InvocationId>,
+    credential: String,
+    /// What the chain keeps of the admission, as JSON.
+    pub(crate) detail: String,
+    /// Decided by what the record holds.
+    pub(crate) retry_of: Option<InvocationId>,
 }
 
 impl Entry {
-    pub(crate) fn of(new: &NewEffect, retry_of: Option<InvocationId>, now: Timestamp) -> Self {
+    pub(crate) fn of(new: &NewEffect, now: Timestamp) -> Self {
         let headers = row::headers_to(&new.request.headers);
-        let target = target(&new.request.method, &new.request.url);
-        Self { now, digest: digest(&new.request, &headers), headers, target, retry_of }
+        let digest = digest(&new.request, &headers);
+        let digest_hex = row::to_hex(&digest);
+        Self {
+            now,
+            digest,
+            headers,
+            target: target(&new.request.method, &new.request.url),
+            credential: row::names_to(&new.credential),
+            detail: detail(new, &digest_hex),
+            digest_hex,
+            retry_of: None,
+        }
     }
 
     /// The effect as it was inserted, without reading it back.
-    pub(crate) fn view(self, new: &NewEffect, stage: Stage) -> EffectView {
+    pub(crate) fn view(&self, new: &NewEffect, stage: Stage) -> EffectView {
         let (claimed_at, approval) = match &stage {
             Stage::Dispatching { claimed_at, .. } => (Some(*claimed_at), None),
             Stage::AwaitingApproval { approval, .. } => (None, Some(approval.clone())),
@@ -50,8 +69,8 @@ impl Entry {
             caller_key: new.asked.caller_key.as_ref().map(|key| key.text.clone()),
             declared_key: new.asked.declared_key.clone(),
             fingerprint: new.asked.fingerprint.clone(),
-            request_digest: row::to_hex(&self.digest),
-            target: self.target,
+            request_digest: self.digest_hex.clone(),
+            target: self.target.clone(),
             response: None,
             last_loss: None,
             never_sent: None,
@@ -61,7 +80,7 @@ impl Entry {
             looks: 0,
             can_read_back: new.can_read_back,
             replay_until: new.replay_until,
-            retry_of: self.retry_of,
+            retry_of: self.retry_of.clone(),
             retried_by: None,
             compensates: new.compensates.clone(),
             approval,
@@ -70,6 +89,36 @@ impl Entry {
             credential: Some(new.credential.clone()),
         }
     }
+}
+
+/// What the chain keeps of an admission, in the order of the alphabet.
+#[derive(Serialize)]
+struct AdmittedDetail<'a> {
+    action: &'a str,
+    amount: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    credential: Option<&'a SecretNames>,
+    fingerprint: &'a str,
+    invocation: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    preview: Option<&'a str>,
+    provider_key: &'a str,
+    request: &'a str,
+    unit: Option<&'a str>,
+}
+
+fn detail(new: &NewEffect, digest_hex: &str) -> String {
+    text_of(&AdmittedDetail {
+        action: new.action.as_str(),
+        amount: new.impact.as_ref().and_then(|impact| impact.amount),
+        credential: Some(&new.credential).filter(|names| !names.is_empty()),
+        fingerprint: new.asked.fingerprint.as_str(),
+        invocation: new.invocation.as_str(),
+        preview: new.preview.as_ref().map(|bound| bound.id.as_str()),
+        provider_key: &new.provider_key,
+        request: digest_hex,
+        unit: new.impact.as_ref().map(|impact| impact.dimension.unit()),
+    })
 }
 
 /// The effect, its prepared request, what it depends on, and the link to what it retries. Claimed at once, or parked
@@ -121,7 +170,7 @@ pub(crate) fn insert(
             claimed.then_some(now.0),
             claimed.then_some(tx.setting.run),
             new.preview.as_ref().map(|bound| bound.id.as_str()),
-            row::names_to(&new.credential),
+            entry.credential,
         ])?;
     let key = tx.connection.last_insert_rowid();
     insert_beside(tx, key, new, entry)?;
@@ -145,7 +194,10 @@ fn insert_beside(tx: &Tx<'_>, key: i64, new: &NewEffect, entry: &Entry) -> Resul
     }
     if let Some(retried) = &entry.retry_of {
         tx.connection
-            .prepare_cached("UPDATE effect SET retried_by = ?2 WHERE invocation = ?1")?
+            .prepare_cached(concat!(
+                "UPDATE effect SET retried_by = ?2 WHERE key = ",
+                effect_of_invocation!("?1")
+            ))?
             .execute(params![retried.as_str(), new.invocation.as_str()])?;
     }
     Ok(())

@@ -70,13 +70,15 @@ impl Store {
 
     async fn prune_responses(&self, oldest: Timestamp, now: Timestamp) -> Result<u64, StoreError> {
         let mut erased = 0_u64;
-        let mut after = (i64::MIN, i64::MIN);
+        let mut after = 0;
         loop {
-            let old =
-                self.inner.reader.read(FIND, move |connection| old_responses(connection, oldest, after));
-            let old = old.await?;
-            let Some(last) = old.last() else { return Ok(erased) };
-            after = (last.at, last.effect);
+            let page = self.inner.reader.read(FIND, move |connection| kept_responses(connection, after));
+            let page = page.await?;
+            let Some(last) = page.last() else { return Ok(erased) };
+            after = last.effect;
+            // They lie in the order in which they were asked for, and none is older than that.
+            let more = page.iter().any(|kept| kept.asked_at < oldest.0);
+            let old = page.into_iter().filter(|kept| kept.settled && kept.at < oldest.0).collect();
             for slice in slices(old) {
                 let verb = move |tx: &mut Tx<'_>| {
                     let mut gone = 0_u64;
@@ -87,6 +89,9 @@ impl Store {
                     Ok(gone)
                 };
                 erased = erased.saturating_add(self.inner.writer.write(PRUNE, usize::MAX, verb).await?);
+            }
+            if !more {
+                return Ok(erased);
             }
         }
     }
@@ -161,32 +166,38 @@ pub(crate) fn slices<T: Weighs>(found: Vec<T>) -> Vec<Vec<T>> {
     slices
 }
 
-struct OldResponse {
-    at: i64,
+struct KeptResponse {
     effect: i64,
+    at: i64,
     bytes: i64,
+    /// When its effect was asked for.
+    asked_at: i64,
+    /// What is unknown keeps its own.
+    settled: bool,
 }
 
-impl Weighs for OldResponse {
+impl Weighs for KeptResponse {
     fn bytes(&self) -> i64 {
         self.bytes
     }
 }
 
-/// Answers of settled effects; what is unknown keeps its own.
-fn old_responses(
-    connection: &Connection,
-    oldest: Timestamp,
-    after: (i64, i64),
-) -> Result<Vec<OldResponse>, Fault> {
+/// The answers that are kept, in the order of their effects: what is erased is no row any more, so that the old ones are
+/// the first. An index by age would be one page more for each write.
+fn kept_responses(connection: &Connection, after: i64) -> Result<Vec<KeptResponse>, Fault> {
     let mut statement = connection.prepare_cached(
-        "SELECT at, effect, length(body) FROM response
-         WHERE at < ?1 AND (at, effect) > (?2, ?3)
-             AND EXISTS (SELECT 1 FROM effect WHERE key = response.effect AND stage = 'settled')
-         ORDER BY at, effect LIMIT ?4",
+        "SELECT kept.effect, kept.at, length(kept.body), effect.created_at, effect.stage = 'settled'
+         FROM response AS kept CROSS JOIN effect ON effect.key = kept.effect
+         WHERE kept.effect > ?1 ORDER BY kept.effect LIMIT ?2",
     )?;
-    collect(&mut statement.query(params![oldest.0, after.0, after.1, FOUND_MAX])?, |columns| {
-        Ok(OldResponse { at: columns.next()?, effect: columns.next()?, bytes: columns.next()? })
+    collect(&mut statement.query([after, FOUND_MAX])?, |columns| {
+        Ok(KeptResponse {
+            effect: columns.next()?,
+            at: columns.next()?,
+            bytes: columns.next()?,
+            asked_at: columns.next()?,
+            settled: columns.next()?,
+        })
     })
 }
 
@@ -283,7 +294,7 @@ fn shorten(tx: &Tx<'_>, effect: i64, now: Timestamp) -> Result<bool, Fault> {
     preview::shorten(tx.connection, effect)?;
     for statement in [
         "DELETE FROM attempt WHERE key BETWEEN ?1 << 20 AND (?1 << 20) + 1048575",
-        "DELETE FROM hold WHERE effect = ?1",
+        "DELETE FROM room WHERE effect = ?1",
     ] {
         tx.connection.prepare_cached(statement)?.execute([effect])?;
     }

@@ -17,6 +17,7 @@ use rusqlite::{Connection, OptionalExtension, Params, Row};
 
 use crate::error::Fault;
 use crate::events::text_of;
+use crate::facts::effect_of_invocation;
 use crate::view::{EffectView, NeverSent, ResponseSource, SecretNames, StoredResponse};
 
 /// An effect with the key that other tables know it by.
@@ -44,7 +45,7 @@ static WITHOUT_ANSWER: LazyLock<String> =
     LazyLock::new(|| format!("{COLUMNS}, NULL, NULL, NULL, NULL, NULL {FROM}"));
 static BY_ID: LazyLock<String> = LazyLock::new(|| format!("{} WHERE e.id = ?1", *WITH_ANSWER));
 static BY_INVOCATION: LazyLock<String> =
-    LazyLock::new(|| format!("{} WHERE e.invocation = ?1", *WITH_ANSWER));
+    LazyLock::new(|| format!("{} WHERE e.key = {}", *WITH_ANSWER, effect_of_invocation!("?1")));
 static BY_ATTEMPT: LazyLock<String> = LazyLock::new(|| format!("{} WHERE e.key = ?1 >> 20", *WITH_ANSWER));
 
 /// The effect with this id.

@@ -75,7 +75,7 @@ impl Tx<'_> {
     ) -> Result<(), Fault> {
         self.connection
             .prepare_cached(
-                "UPDATE effect SET stage = 'settled', run = NULL, next_look_at = NULL, result = ?2, verification = ?3,
+                "UPDATE OR FAIL effect SET stage = 'settled', run = NULL, next_look_at = NULL, result = ?2, verification = ?3,
                      settled_at = ?4 WHERE key = ?1",
             )?
             .execute(params![effect.key, row::result_word(end.result), end.verification.word(), now.0])?;
@@ -103,7 +103,7 @@ impl Tx<'_> {
         let first_look = effect.view.can_read_back.then(|| self.setting.schedule.next(now, 0));
         self.connection
             .prepare_cached(
-                "UPDATE effect SET stage = 'reconciling', run = NULL, unknown_since = ?2, next_look_at = ?3 WHERE key = ?1",
+                "UPDATE OR FAIL effect SET stage = 'reconciling', run = NULL, unknown_since = ?2, next_look_at = ?3 WHERE key = ?1",
             )?
             .execute(params![effect.key, now.0, first_look.map(|at| at.0)])?;
         holds::expose(self, effect.key)?;

@@ -115,3 +115,26 @@ async fn a_limit_that_covers_more_than_it_can_count_is_full() {
     memory.store.apply_finding(&unknown.id, matched(), Looker::Schedule, NOON).await.unwrap();
     assert_eq!(memory.exposure("cap", NOON).await.usage.reserved, 0);
 }
+
+/// They lie in the order of their effects, and those before them may stay for long.
+#[tokio::test]
+async fn old_answers_behind_many_that_stay_are_erased() {
+    let memory = Memory::new();
+    let (permit, _) = memory.granted(memory.refund("pi_1", 1), NOON).await;
+    memory.record(permit.spend(), &answered(500), NOON).await;
+    let many = "WITH RECURSIVE number (n) AS (VALUES (1) UNION ALL SELECT n + 1 FROM number WHERE n < 1100)
+        INSERT INTO effect (id, invocation, caller, action, listener, fingerprint, provider_key, can_read_back, target,
+            request_digest, created_at, stage, claimed_at, run)
+        SELECT 'eff_' || n, 'inv_' || n, caller, action, listener, randomblob(32), n, 0, target, request_digest,
+            created_at, 'dispatching', claimed_at, 1 FROM effect JOIN number WHERE key = 1;
+        INSERT INTO response SELECT key, claimed_at, 'dispatch', 500, NULL, '[]', x'' FROM effect WHERE key > 1";
+    memory.shell().execute_batch(many).unwrap();
+    let month_on = NOON.plus(31 * DAY);
+    for (subject, at) in [("pi_2", NOON), ("pi_3", month_on)] {
+        let (permit, _) = memory.granted(memory.refund(subject, 1), at).await;
+        memory.record(permit.spend(), &answered(200), at).await;
+    }
+    assert_eq!(memory.store.prune(None, month_on).await.unwrap().responses, 1);
+    assert_eq!(memory.count("response"), 1_102);
+    assert_eq!(memory.store.prune(None, month_on).await.unwrap().responses, 0);
+}

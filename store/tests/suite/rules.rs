@@ -1,9 +1,19 @@
 //! The database refuses by itself, tried with raw SQL.
 
+use oncegate_policy::id::{EffectId, InvocationId};
 use oncegate_policy::limit::Period;
+use oncegate_store::resolve::{Resolution, ResolvedAs};
 use rusqlite::Connection;
 
-use crate::support::{Memory, NOON, answered, limit, with_key};
+use crate::support::{Memory, NOON, answered, caller, limit, ulid, with_key};
+
+/// A new invocation without an effect.
+fn plain(id: &str, key: &str, status: &str) -> String {
+    format!(
+        "INSERT INTO plain_invocation (id, caller, action, listener, fingerprint, caller_key, target, created_at, status, run)
+         VALUES ('{id}', 'agent', 'ping', 'api', zeroblob(32), {key}, 'POST x', 0, '{status}', 1)"
+    )
+}
 
 fn refuses(shell: &Connection, statement: &str) {
     let said = shell.execute_batch(statement);
@@ -75,7 +85,7 @@ async fn a_stage_going_backwards() {
         "UPDATE effect SET credential = NULL WHERE key = 2",
         "DELETE FROM effect WHERE key = 1",
         // Not before its attempts, either.
-        "UPDATE effect SET pruned_at = 1 WHERE key = 1; DELETE FROM response; DELETE FROM request; DELETE FROM hold WHERE effect = 1;
+        "UPDATE effect SET pruned_at = 1 WHERE key = 1; DELETE FROM response; DELETE FROM request; DELETE FROM room WHERE effect = 1;
              DELETE FROM effect WHERE key = 1",
     ] {
         refuses(&shell, statement);
@@ -172,17 +182,88 @@ async fn a_counter_below_zero_and_a_hold_that_ends_twice() {
         "UPDATE impact_limit SET reserved = reserved - 100000, unknown_exposure = 0",
         "UPDATE consumption SET amount = -1",
         "DELETE FROM impact_limit",
+        "UPDATE impact_limit SET key = 7",
         "UPDATE hold SET state = 'released', consumed = 0, ended_at = 1 WHERE effect = 1",
-        "UPDATE hold SET state = 'held', consumed = NULL, ended_at = NULL WHERE effect = 1",
-        "UPDATE hold SET ended_at = 99 WHERE effect = 1",
-        // Not before the effect is settled, either.
-        "UPDATE hold SET state = 'released', consumed = 0, ended_at = 1 WHERE effect = 2",
-        "UPDATE hold SET amount = 1 WHERE effect = 2",
         "DELETE FROM hold WHERE effect = 2",
-        "INSERT INTO hold (effect, limit_key, amount, state) SELECT effect, limit_key, amount, 'held' FROM hold WHERE effect = 2",
-        "INSERT INTO hold (effect, limit_key, amount, state) VALUES (99, 1, 5, 'held')",
+        // The answer has settled it: nobody says how much it was.
+        "UPDATE room SET actual = 0 WHERE effect = 1",
+        // Not before the effect is settled, either.
+        "UPDATE room SET actual = 0 WHERE effect = 2",
+        "UPDATE room SET amount = 1 WHERE effect = 2",
+        "DELETE FROM room WHERE effect = 2",
+        "INSERT INTO room (effect, limit_key, amount) SELECT effect, limit_key, amount FROM room WHERE effect = 2",
+        "INSERT INTO room (effect, limit_key, amount) VALUES (99, 1, 5)",
+        "INSERT INTO room (effect, limit_key, amount) VALUES (3, 2, 5)",
     ] {
         refuses(&shell, statement);
+    }
+    let limits = ["cap", "other"].map(|name| limit(name, Period::Day, 10_000));
+    memory.store.sync_limits(limits.into(), NOON).await.unwrap();
+    // What was open is held by it; what is settled is not.
+    assert_eq!(memory.count("hold WHERE limit_key = 2 AND state = 'held'"), 2);
+    refuses(&shell, "INSERT INTO room (effect, limit_key, amount) VALUES (1, 2, 5)");
+    let word = Resolution {
+        outcome: ResolvedAs::Failed,
+        reason: "looked it up in the dashboard".into(),
+        partial_effect: None,
+        actual_impact: vec![],
+        external_reference: None,
+    };
+    let unknown = memory.view(&EffectId::from_ulid(&ulid(2))).await.id;
+    memory.store.resolve(&unknown, &caller("ops"), word, NOON).await.unwrap();
+    assert_eq!(memory.count("hold WHERE effect = 2 AND state = 'released'"), 2);
+    for actual in ["NULL", "0", "5"] {
+        refuses(&shell, &format!("UPDATE room SET actual = {actual} WHERE effect = 2 AND limit_key = 1"));
+    }
+}
+
+/// There are no references from one effect to another, nor to its run: triggers look for what is named.
+#[tokio::test]
+async fn an_effect_that_names_what_is_not_there() {
+    let memory = three().await;
+    let shell = memory.shell();
+    let (eff, inv) = (|number| format!("'eff_{}'", ulid(number)), |number| format!("'inv_{}'", ulid(number)));
+    let insert = |id: &str, invocation: &str, run: i64, names: [&str; 3]| {
+        let [retry_of, retried_by, compensates] = names;
+        format!(
+            "INSERT INTO effect (id, invocation, caller, action, listener, fingerprint, provider_key, can_read_back,
+                 target, request_digest, created_at, stage, claimed_at, run, retry_of, retried_by, compensates)
+             SELECT {id}, {invocation}, caller, action, listener, zeroblob(32), 'p', 0, target, request_digest, 0,
+                 'dispatching', 0, {run}, {retry_of}, {retried_by}, {compensates} FROM effect WHERE key = 1"
+        )
+    };
+    let none = ["NULL"; 3];
+    for statement in [
+        insert(&eff(8), &inv(8), 7, none),
+        insert(&eff(8), &inv(1), 1, none),
+        insert(&eff(8), &inv(8), 1, [&inv(9), "NULL", "NULL"]),
+        insert(&eff(8), &inv(8), 1, ["NULL", &inv(1), "NULL"]),
+        insert(&eff(8), &inv(8), 1, ["NULL", "NULL", &eff(9)]),
+        "DELETE FROM run".to_owned(),
+        "UPDATE run SET key = 7".to_owned(),
+        "UPDATE effect SET retried_by = 'inv_x' WHERE key = 1".to_owned(),
+        format!("UPDATE effect SET compensates = {} WHERE key = 2", eff(1)),
+    ] {
+        refuses(&shell, &statement);
+    }
+    // An invocation that is not called as its effect is there once as well, and both are found.
+    let own = inv(7);
+    shell.execute_batch(&insert(&eff(8), &own, 1, [&inv(1), "NULL", &eff(3)])).unwrap();
+    for statement in [
+        insert(&eff(9), &own, 1, none),
+        insert(&eff(7), &own, 1, none),
+        insert(&eff(9), &inv(9), 1, [&inv(1), "NULL", "NULL"]),
+        format!("UPDATE effect SET retried_by = {} WHERE key = 1", inv(3)),
+        plain(own.trim_matches('\''), "NULL", "running"),
+        plain(inv(1).trim_matches('\''), "NULL", "running"),
+    ] {
+        refuses(&shell, &statement);
+    }
+    shell.execute_batch(&format!("UPDATE effect SET retried_by = {own} WHERE key = 1")).unwrap();
+    shell.execute_batch(&insert(&eff(9), &inv(9), 1, [&own, "NULL", "NULL"])).unwrap();
+    for (invocation, effect) in [(1, 1), (7, 8)] {
+        let found = memory.store.effect_of(&InvocationId::from_ulid(&ulid(invocation))).await.unwrap();
+        assert_eq!(found.unwrap().view.id, EffectId::from_ulid(&ulid(effect)));
     }
 }
 
@@ -251,14 +332,8 @@ async fn a_preview_used_twice_or_by_another() {
 async fn an_invocation_without_an_effect_that_ends_twice_or_by_the_wrong_word() {
     let memory = three().await;
     let shell = memory.shell();
-    let insert = |id: &str, key: &str, status: &str| {
-        format!(
-            "INSERT INTO plain_invocation (id, caller, action, listener, fingerprint, caller_key, target, created_at, status, run)
-             VALUES ('{id}', 'agent', 'ping', 'api', zeroblob(32), {key}, 'POST x', 0, '{status}', 1)"
-        )
-    };
     for id in ["inv_a", "inv_b", "inv_c"] {
-        shell.execute_batch(&insert(id, &format!("'{id}'"), "running")).unwrap();
+        shell.execute_batch(&plain(id, &format!("'{id}'"), "running")).unwrap();
     }
     let own: String =
         shell.query_row("SELECT invocation FROM effect WHERE key = 1", [], |row| row.get(0)).unwrap();
@@ -271,11 +346,11 @@ async fn an_invocation_without_an_effect_that_ends_twice_or_by_the_wrong_word() 
         .unwrap();
     let word = "resolved_as = 'succeeded', resolved_at = 2, evidence = 'seen'";
     for statement in [
-        &insert("inv_d", "'inv_a'", "running"),
-        &insert("inv_d", "NULL", "succeeded"),
-        &insert("inv_d", "NULL", "unknown"),
-        &insert(&own, "NULL", "running"),
-        &insert("eff_d", "NULL", "running"),
+        &plain("inv_d", "'inv_a'", "running"),
+        &plain("inv_d", "NULL", "succeeded"),
+        &plain("inv_d", "NULL", "unknown"),
+        &plain(&own, "NULL", "running"),
+        &plain("eff_d", "NULL", "running"),
         "UPDATE plain_invocation SET status = 'succeeded' WHERE id = 'inv_a'",
         &format!(
             "UPDATE plain_invocation SET status = 'succeeded', {ended}, {word}, resolved_by = 'ops' WHERE id = 'inv_a'"

@@ -52,7 +52,7 @@ fn counters(memory: &Memory, name: &str) -> (i64, i64) {
 fn a_neighbour_that_fails_takes_nothing_back_and_leaves_nothing() {
     let (memory, store, mut hand) = by_hand();
     shell(&memory)
-        .execute_batch("CREATE TRIGGER no BEFORE INSERT ON hold WHEN NEW.amount = 7 BEGIN SELECT RAISE(ABORT, 'no'); END")
+        .execute_batch("CREATE TRIGGER no BEFORE INSERT ON room WHEN NEW.amount = 7 BEGIN SELECT RAISE(ABORT, 'no'); END")
         .unwrap();
     let asked = [50, 7, 60, 50].map(|amount| memory.refund(&format!("pi_{}", memory.ids.get()), amount));
     let answers = together(&store, &mut hand, asked.into());

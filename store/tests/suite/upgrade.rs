@@ -1,5 +1,6 @@
 //! A database of an earlier version keeps what it holds.
 
+use oncegate_policy::id::{EffectId, InvocationId};
 use oncegate_policy::limit::Period;
 use oncegate_policy::reconcile::Looker;
 use oncegate_store::Store;
@@ -8,7 +9,7 @@ use oncegate_store::look::Found;
 use oncegate_store::read::Reader;
 use rusqlite::Connection;
 
-use crate::support::{DAY, Memory, NOON, limit, matched, options, owner, with_key, word};
+use crate::support::{DAY, Memory, NOON, limit, matched, options, owner, ulid, with_key, word};
 
 /// A dump of a database that version 1 wrote: one effect that succeeded under the key `refund:1`, one unknown, one
 /// failed, one waiting for approval, one whose process ended.
@@ -88,6 +89,46 @@ async fn version_1_keeps_its_effects_and_its_chain() {
     assert_eq!(memory.store.verify_chain().await.unwrap().fault, None);
     drop(memory.store);
     assert!(Reader::open(&path).is_ok());
+}
+
+/// A hold has no end of its own any more: it follows from its effect's, but for what a person has said. An invocation that
+/// is not called as its effect is found all the same.
+#[tokio::test]
+async fn version_1_keeps_how_holds_ended_and_what_invocations_are_called() {
+    let folder = version_1();
+    let path = folder.path().join("once.db");
+    Connection::open(&path)
+        .unwrap()
+        .execute_batch(
+            "DROP TRIGGER hold_ends_once; DROP TRIGGER hold_ends_with_its_effect; DROP TRIGGER effect_identity;
+             DROP TRIGGER effect_ended;
+             UPDATE effect SET verification = 'manual' WHERE key = 3;
+             UPDATE hold SET state = 'consumed', consumed = 40 WHERE effect = 3;
+             UPDATE effect SET invocation = 'inv_01ARZ3NDEKTSV4RR0000000077' WHERE key = 2;
+             CREATE TRIGGER effect_identity BEFORE UPDATE ON effect BEGIN SELECT 1; END;
+             CREATE TRIGGER effect_ended BEFORE UPDATE ON effect BEGIN SELECT 1; END",
+        )
+        .unwrap();
+    let store = Store::open(options(path), owner(9), NOON).unwrap();
+    for (number, stands) in [
+        (1, Some((600, "consumed", Some(600), Some(NOON)))),
+        (2, Some((700, "held", None, None))),
+        (3, Some((800, "consumed", Some(40), Some(NOON)))),
+        (4, None),
+        (5, Some((1_000, "held", None, None))),
+    ] {
+        let invocation = if number == 2 { 77 } else { number };
+        let detail = store.effect_of(&InvocationId::from_ulid(&ulid(invocation))).await.unwrap().unwrap();
+        assert_eq!(detail.view.id, EffectId::from_ulid(&ulid(number)));
+        let holds: Vec<_> = detail
+            .reservations
+            .iter()
+            .map(|hold| (hold.amount, hold.state.as_str(), hold.consumed, hold.ended_at))
+            .collect();
+        assert_eq!(holds, Vec::from_iter(stands), "effect {number}");
+    }
+    let gone = InvocationId::from_ulid(&ulid(2));
+    assert!(store.effect_of(&gone).await.unwrap().is_none());
 }
 
 #[test]

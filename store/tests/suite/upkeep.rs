@@ -52,7 +52,7 @@ async fn a_verb_that_fails_alone_leaves_nothing_and_the_next_one_works() {
     let memory = Memory::new();
     memory
         .shell()
-        .execute_batch("CREATE TRIGGER no BEFORE INSERT ON hold BEGIN SELECT RAISE(ABORT, 'no'); END")
+        .execute_batch("CREATE TRIGGER no BEFORE INSERT ON room BEGIN SELECT RAISE(ABORT, 'no'); END")
         .unwrap();
     let cap = crate::support::limit("cap", oncegate_policy::limit::Period::Day, 10);
     memory.store.sync_limits(vec![cap], NOON).await.unwrap();
