@@ -1,11 +1,13 @@
 //! Match: which declared action a request means. Reads the body only when an action could claim it.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use http::Method;
 use oncegate_config::model::{Action, Host};
 use oncegate_policy::action::ActionName;
 use oncegate_policy::body::{self, BodyKind};
-use oncegate_policy::path::Ambiguity;
+use oncegate_policy::path::{Ambiguity, CanonicalPath};
 use oncegate_policy::refusal::{Code, Refusal};
 use oncegate_policy::router::Candidate;
 use serde_json::Value;
@@ -91,10 +93,20 @@ fn undeclared(snapshot: &Snapshot, host: &Host, head: &Head) -> Result<(), Refus
     let sentence = format!(
         "No declared action covers {} {} on {}. Nothing was sent. Ask the operator to declare it.",
         head.method,
-        head.path.as_str(),
+        shown(&head.path),
         head.via.authority.host
     );
     Err(Refusal::new(Code::Undeclared, sentence))
+}
+
+/// Most characters of a path that a sentence repeats: each refusal is kept, and an agent may write 64 KiB there.
+const SHOWN_CHARS_MAX: usize = 64;
+
+fn shown(path: &CanonicalPath) -> Cow<'_, str> {
+    match path.as_str().char_indices().nth(SHOWN_CHARS_MAX) {
+        None => Cow::Borrowed(path.as_str()),
+        Some((end, _)) => Cow::Owned(format!("{}...", path.as_str().get(..end).unwrap_or_default())),
+    }
 }
 
 /// Many servers make no difference between this and what a governed action does: it is neither that action nor anything
@@ -103,7 +115,7 @@ fn not_exactly(head: &Head) -> Refusal {
     let sentence = format!(
         "{} {} on {} is governed and fits no declared action exactly: the method, the path, and each parameter once. Nothing was sent.",
         head.method,
-        head.path.as_str(),
+        shown(&head.path),
         head.via.authority.host
     );
     Refusal::new(Code::Undeclared, sentence)

@@ -11,7 +11,10 @@ use oncegate_tests::{
 use serde_json::json;
 use toml::Table;
 
-use crate::cases::{attempt, load, must, text};
+use crate::{
+    cases::{attempt, load, must, text},
+    shop::{DESK, desk_conf},
+};
 
 const HOST: &str = "api.stripe.com";
 
@@ -109,4 +112,19 @@ fn judge(home: &Home, case: &Table, answer: &Answer, sent: usize) -> Result<(), 
             Ok(())
         }
     }
+}
+
+/// Each refusal is kept, and what an agent writes into it is not for it to choose.
+#[test]
+fn a_refusal_keeps_little_of_what_it_refuses() {
+    let provider = Provider::tls(&[DESK]);
+    let home = Home::new(&desk_conf(provider.addr()));
+    let sidecar = home.serve();
+    let long = format!("/{}", "a".repeat(8_000));
+    sidecar.billing().ask(DESK, &Ask::json(&long, "{}")).assert_refused(403, "oncegate_undeclared");
+    let rows = home
+        .query("SELECT length(text) AS text, length(detail) AS detail FROM event WHERE text LIKE '%aaaa%'");
+    assert_eq!(rows.len(), 1, "{rows:?}");
+    let letters = rows[0]["text"].as_u64().unwrap() + rows[0]["detail"].as_u64().unwrap();
+    assert!(letters < 400, "{letters} letters for one refusal");
 }
