@@ -4,7 +4,7 @@ use oncegate_tests::{
     agent::Ask,
     gate::Gate,
     provider::Provider,
-    script::{Act, Reply},
+    script::{Act, Reply, When},
     sidecar::Home,
     wait::until,
 };
@@ -136,4 +136,21 @@ fn reads_share_a_connection() {
     }
     let connections = provider.record().connections();
     assert!(connections <= 3, "{connections} connections for 10 reads, one after the other");
+}
+
+/// The next request would wait behind a body that its provider does not read: it gets a connection of its own.
+#[test]
+fn nothing_is_sent_behind_a_body_that_is_still_on_its_way() {
+    let provider = Provider::tls(&[DESK]);
+    let conf = desk_conf(provider.addr()).timing("5s", "10s").proxy("max_request_body = \"16MiB\"");
+    let home = Home::new(&conf);
+    let sidecar = home.serve();
+    let gate = Gate::default();
+    let early = Reply::json("413 Content Too Large", "{}").at(When::Head).then(Act::Wait(gate.clone()));
+    provider.on_write(early);
+    let large = format!(r#"{{"title":"large","note":"{}"}}"#, "x".repeat(12_000_000));
+    let first = sidecar.billing().ask(DESK, &Ask::json("/v1/tickets", &large));
+    let second = sidecar.billing().ask(DESK, &open_ticket("small"));
+    gate.open();
+    assert_eq!((first.status, second.status), (413, 200), "{second:?}");
 }

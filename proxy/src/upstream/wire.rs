@@ -6,7 +6,7 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -19,13 +19,27 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 /// How many bytes were written, shared with whoever wants to know.
 #[derive(Clone, Default)]
-pub struct Written(Arc<AtomicU64>);
+pub struct Written(Arc<Counts>);
+
+#[derive(Default)]
+struct Counts {
+    bytes: AtomicU64,
+    /// Something was written, or tried, and whoever writes has not seen it all out: the HTTP library flushes once it has
+    /// nothing left.
+    under_way: AtomicBool,
+}
 
 impl Written {
     /// Bytes so far.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.0.load(Ordering::SeqCst)
+        self.0.bytes.load(Ordering::SeqCst)
+    }
+
+    /// Whether everything that was to be written is.
+    #[must_use]
+    pub fn is_out(&self) -> bool {
+        !self.0.under_way.load(Ordering::SeqCst)
     }
 }
 
@@ -58,19 +72,23 @@ impl AsyncWrite for Counting {
         // Counted before the call as well as after would be double; a failed write may still have passed on a
         // part inside TLS, so an attempt with data counts as written.
         if !buf.is_empty() {
-            self.written.0.fetch_add(1, Ordering::SeqCst);
+            self.written.0.bytes.fetch_add(1, Ordering::SeqCst);
+            self.written.0.under_way.store(true, Ordering::SeqCst);
         }
         let wrote = Pin::new(&mut self.inner).poll_write(cx, buf);
         if let Poll::Ready(Ok(n)) = &wrote {
-            self.written.0.fetch_add(u64::try_from(*n).unwrap_or(u64::MAX), Ordering::SeqCst);
+            self.written.0.bytes.fetch_add(u64::try_from(*n).unwrap_or(u64::MAX), Ordering::SeqCst);
         }
         wrote
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.inner).poll_flush(cx);
-        if matches!(flushed, Poll::Ready(Ok(()))) && self.written.bytes() > 0 {
-            oncegate_store::failpoint::hit("after_send");
+        if matches!(flushed, Poll::Ready(Ok(()))) {
+            self.written.0.under_way.store(false, Ordering::SeqCst);
+            if self.written.bytes() > 0 {
+                oncegate_store::failpoint::hit("after_send");
+            }
         }
         flushed
     }
