@@ -195,7 +195,7 @@ fn unresolved(open: &Known) -> Refusal {
 fn retry_on_purpose(named: &InvocationId, facts: &Facts) -> Decision {
     let refuse = |sentence: String| Decision::Refuse(Refusal::new(Code::RetryRefused, sentence));
     let Some(target) = &facts.retry_target else {
-        return refuse(format!("Invocation {named} is not one of this action. Nothing was sent."));
+        return refuse(format!("Invocation {named} is none of yours for this action. Nothing was sent."));
     };
     if target.retried {
         return refuse(format!("Invocation {named} has been retried already. Nothing was sent."));

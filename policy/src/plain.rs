@@ -125,7 +125,7 @@ fn unresolved(effect: &EffectId) -> Refusal {
 fn retry_on_purpose(named: &InvocationId, facts: &PlainFacts) -> PlainDecision {
     let refuse = |sentence: String| PlainDecision::Refuse(Refusal::new(Code::RetryRefused, sentence));
     match &facts.retry_target {
-        None => refuse(format!("Invocation {named} is not one of this action. Nothing was sent.")),
+        None => refuse(format!("Invocation {named} is none of yours for this action. Nothing was sent.")),
         Some(target) if target.retried => {
             refuse(format!("Invocation {named} has been retried already. Nothing was sent."))
         }

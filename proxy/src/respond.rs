@@ -8,7 +8,7 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use hyper::ext::ReasonPhrase;
 use oncegate_adapters::{Adapter, OwnError, no_adapter_error_body};
-use oncegate_policy::effect::{Rejection, SettledResult, Stage};
+use oncegate_policy::effect::{Rejection, SettledResult, Stage, Verification};
 use oncegate_policy::exchange::Answer;
 use oncegate_policy::id::EffectId;
 use oncegate_policy::refusal::{Code, Refusal};
@@ -80,6 +80,22 @@ pub fn withheld(sentence: &str, shape: Option<&Adapter>) -> Response<Body> {
     response
 }
 
+/// A failure of which no answer is left to show. Not everything that failed was applied to nothing: a person may know of a
+/// part.
+#[must_use]
+pub fn settled_as_failed(view: &EffectView) -> String {
+    let id = &view.id;
+    match view.stage.verification() {
+        Verification::Manual => format!(
+            "A person has settled effect {id} as failed, and may have noted that a part of it was applied: ask the operator \
+             before you repeat it"
+        ),
+        Verification::Unverified | Verification::Provider => {
+            format!("By the provider's own word effect {id} has failed: nothing was applied")
+        }
+    }
+}
+
 /// The sentence on unknown, the same everywhere.
 #[must_use]
 pub fn unknown_sentence(effect: &EffectId) -> String {
@@ -149,7 +165,7 @@ fn settled(
                 Some(proof) => {
                     format!("Effect {} was never sent ({}): nothing was applied.", view.id, proof.step)
                 }
-                None => format!("Effect {} is settled as failed: nothing was applied.", view.id),
+                None => format!("{}.", settled_as_failed(view)),
             };
             own(Code::NotSent, &sentence, Some(&view.id), shape)
         }

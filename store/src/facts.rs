@@ -64,7 +64,8 @@ const OPEN_ON_SUBJECT: &str = known!(
     "action = ?1 AND subject = ?2 AND subject IS NOT NULL
          AND stage NOT IN ('settled', 'rejected') AND stage <> 'awaiting_approval' LIMIT 1"
 );
-const RETRY_TARGET: &str = concat!(known!("action = ?2 AND key = "), effect_of_invocation!("?1"));
+const RETRY_TARGET: &str =
+    concat!(known!("action = ?2 AND caller = ?3 AND key = "), effect_of_invocation!("?1"));
 /// Among what is open of the action, which is little, and not among all that was ever identical.
 const OPEN_IDENTICAL: &str = known!(
     "INDEXED BY effect_open",
@@ -105,7 +106,7 @@ pub(crate) fn read(
         None => None,
     };
     let retry_target = match &asked.retry_of {
-        Some(named) => known(connection, RETRY_TARGET, [named.as_str(), action])?,
+        Some(named) => known(connection, RETRY_TARGET, [named.as_str(), action, asking.caller.as_str()])?,
         None => None,
     };
     Ok(Facts {

@@ -267,6 +267,9 @@ fn a_failed_invocation_is_retried_on_purpose_once() {
     assert_eq!(data(&same)["id"], failed["id"], "a caller's key stays with its invocation for life");
 
     let retry = json!({ "input": { "title": "a" }, "retryOf": failed["id"] });
+    // Another caller has its own: it does not use up this one's.
+    let others = invoke(&sidecar, "ops", Some("theirs"), "open-ticket", &retry);
+    says_no(&others, 409, "RETRY_REFUSED", "retry_refused");
     provider.on_write(Reply::json("201 Created", r#"{"id":1}"#));
     let retried = data(&invoke(&sidecar, "billing-agent", Some("second"), "open-ticket", &retry));
     assert_eq!(json!([retried["status"], retried["retryOf"]]), json!(["succeeded", failed["id"]]));

@@ -121,6 +121,35 @@ fn what_was_really_taken_is_consumed() {
     assert_eq!(fact["detail"]["partial_effect"], "confirmed", "{fact}");
 }
 
+/// Who reads it may make the request again: it is told that a part may have been applied.
+#[test]
+fn a_person_s_failure_is_not_called_nothing() {
+    let shop = Shop::open();
+    let sidecar = shop.home.serve();
+    shop.books.lose(1);
+    let effect = sidecar.billing().refund(Some("refund:ord_1"), REFUND).assert_unknown().effect();
+    let resolve = |more: &str| {
+        let body = format!(r#"{{"outcome":"failed","reason":"{WHY}",{more}}}"#);
+        call(&sidecar, "ops", "POST", &format!("/actions/effects/{effect}/resolve"), &body)
+    };
+    let usd = |amount: u32| format!(r#"{{"dimension":"money","currency":"usd","amount":{amount}}}"#);
+    // What does not fit is not passed over.
+    for more in [
+        format!(r#""actualImpact":[{},{}]"#, usd(500), usd(500)),
+        r#""actualImpact":[{"dimension":"money","currency":"eur","amount":500}]"#.to_owned(),
+        format!(r#""partialEffect":"none","actualImpact":[{}]"#, usd(500)),
+    ] {
+        says_no(&resolve(&more), 400, "VALIDATION_ERROR", "");
+    }
+    assert_eq!(shop.home.money(), (0, 12_000, 12_000));
+    let settled = resolve(&format!(r#""partialEffect":"confirmed","actualImpact":[{}]"#, usd(500)));
+    assert_eq!((settled.status, shop.home.money()), (200, (500, 0, 0)), "{settled:?}");
+    let repeat = sidecar.billing().refund(Some("refund:ord_1"), REFUND);
+    repeat.assert_own(422, "oncegate_not_sent");
+    assert!(!repeat.reason.contains("nothing was applied"), "{repeat:?}");
+    assert!(repeat.reason.contains("may have noted that a part of it was applied"), "{repeat:?}");
+}
+
 #[test]
 fn the_key_that_asked_never_resolves() {
     let shop = Shop::open();

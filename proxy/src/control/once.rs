@@ -1,6 +1,6 @@
 //! Calls that clients send again under one `Idempotency-Key` when an answer is lost: one call is one note, one replay,
 //! one question, and the second time its answer is read from here. Kept in memory, for a day: after a restart the
-//! record itself says what was done already (`409`).
+//! record itself says what was done already (`409`), but for notes and for questions of an agent's own.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex as BlockingMutex, PoisonError};

@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::response::Response;
 use oncegate_policy::caller::Scope;
 use oncegate_policy::id::EffectId;
-use oncegate_policy::impact::{Bound, Dimension};
+use oncegate_policy::impact::{Bound, Dimension, Impact};
 use oncegate_store::replay::ReplayRefusal;
 use oncegate_store::resolve::{PartialEffect, REASON_CHARS_MIN, Resolution, Resolved, ResolvedAs};
 use serde::Deserialize;
@@ -80,7 +80,9 @@ pub(crate) async fn resolve(
     asker.needs(Scope::ActionsResolve)?;
     let asked: Resolve = body::object(body).await?;
     let id = effect_id(&id)?;
-    let resolved = sidecar.store.resolve(&id, &asker.name, resolution(&asked)?, sidecar.clock.now()).await;
+    let resolution = resolution(&asked)?;
+    fits(&resolution, find(&sidecar, &id).await?.view.impact.as_ref())?;
+    let resolved = sidecar.store.resolve(&id, &asker.name, resolution, sidecar.clock.now()).await;
     match resolved.map_err(|error| ApiError::internal("record the resolution", &error))? {
         Resolved::Done(view) => {
             let outcome = view.stage.outcome().word();
@@ -196,6 +198,25 @@ fn resolution(asked: &Resolve) -> Result<Resolution, ApiError> {
             TEXT_CHARS_MAX,
         )?,
     })
+}
+
+/// What a person says was taken counts as they say it, or is refused: what is passed over would be believed to be recorded.
+fn fits(resolution: &Resolution, impact: Option<&Impact>) -> Result<(), ApiError> {
+    let refuse = |expected: &str| Err(ApiError::parameter("actualImpact", expected));
+    let said = &resolution.actual_impact;
+    let Some((dimension, amount)) = said.first() else { return Ok(()) };
+    if said.len() > 1 {
+        return refuse("one entry: an effect takes of one dimension");
+    }
+    let Some(impact) = impact else { return refuse("left out: this effect takes nothing of a limit") };
+    if *dimension != impact.dimension {
+        let (word, unit) = (impact.dimension.word(), impact.dimension.unit());
+        return refuse(&format!("in the effect's own dimension, {word} in {unit}"));
+    }
+    if *amount > 0 && resolution.partial_effect == Some(PartialEffect::None) {
+        return refuse("0, or left out, beside `partialEffect: none`");
+    }
+    Ok(())
 }
 
 fn actual_impact(actual: &Actual) -> Result<(Dimension, i64), ApiError> {

@@ -131,8 +131,8 @@ pub(crate) fn facts(connection: &Connection, new: &NewPlain) -> Result<PlainFact
     }
     if let Some(named) = &new.retry_of {
         let statement = "SELECT id, fingerprint, status, retried_by IS NOT NULL FROM plain_invocation
-            WHERE id = ?1 AND action = ?2";
-        facts.retry_target = known(connection, statement, [named.as_str(), action])?;
+            WHERE id = ?1 AND action = ?2 AND caller = ?3";
+        facts.retry_target = known(connection, statement, [named.as_str(), action, caller])?;
     }
     Ok(facts)
 }

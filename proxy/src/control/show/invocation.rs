@@ -2,7 +2,7 @@
 
 use oncegate_policy::action::ActionName;
 use oncegate_policy::caller::CallerName;
-use oncegate_policy::effect::{Grade, Outcome, Rejection, SettledResult, Stage};
+use oncegate_policy::effect::{Grade, Outcome, Rejection, SettledResult, Stage, Verification};
 use oncegate_policy::id::InvocationId;
 use oncegate_policy::plain::PlainStatus;
 use oncegate_policy::refusal::Refusal;
@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::{moment, what_went_wrong};
 use crate::asking::Fresh;
 use crate::control::view::{DecisionJson, InvocationJson};
-use crate::respond::unknown_sentence;
+use crate::respond::{settled_as_failed, unknown_sentence};
 
 /// An invocation. `with_body` shows what the provider said.
 #[must_use]
@@ -182,9 +182,12 @@ fn error(view: &EffectView) -> Option<String> {
         Stage::Reconciling { .. } => Some(unknown_sentence(&view.id)),
         Stage::Settled(settlement) => match settlement.result {
             SettledResult::Confirmed | SettledResult::Acknowledged => None,
+            SettledResult::Failed if settlement.verification == Verification::Manual => {
+                Some(settled_as_failed(view))
+            }
             SettledResult::Failed => Some(what_went_wrong(view).unwrap_or_else(|| match &view.response {
                 Some(kept) => format!("the provider answered {}", kept.status),
-                None => format!("effect {} is settled as failed: nothing was applied", view.id),
+                None => settled_as_failed(view),
             })),
         },
         Stage::Rejected(_) => decision(&view.stage).map(|decision| decision.explanation),
