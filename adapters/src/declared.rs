@@ -79,6 +79,7 @@ impl Declared {
         Ok(Plan {
             resource: subject.clone(),
             subject,
+            near: Vec::new(),
             impact,
             fingerprint_scope: request.scope(&self.scope_headers)?,
             provider_key: self.idempotency.is_some(),

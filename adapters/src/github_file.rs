@@ -140,6 +140,7 @@ fn plan_for(place: &Place) -> Plan {
     let branch = branch.as_deref().unwrap_or_default();
     Plan {
         subject: Some(bounded_subject(format!("{owner}/{name}@{branch}:{path}"))),
+        near: Vec::new(),
         resource: Some(format!("{owner}/{name}/{path}")),
         impact: Some(Impact {
             dimension: Dimension::ResourceMutations,

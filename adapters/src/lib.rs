@@ -221,15 +221,16 @@ impl Adapter {
     }
 
     /// What makes the same words another request, beside the headers of a plan: what was done in Stripe's test mode was not
-    /// done, and the first live request is no repeat of it (<https://docs.stripe.com/keys>).
+    /// done, and the first live request is no repeat of it (<https://docs.stripe.com/keys>). Test mode has the word, so that
+    /// a live effect of an earlier version is still known by what it says.
     #[must_use]
     pub fn world(&self) -> Option<(&'static str, &'static str)> {
-        let live = match self {
-            Self::StripeRefund(refund) => refund.live,
-            Self::StripeWrite(write) => write.live,
+        let test = match self {
+            Self::StripeRefund(refund) => !refund.live,
+            Self::StripeWrite(write) => !write.live,
             Self::ResendEmail(_) | Self::GithubFile(_) | Self::GithubWrite(_) | Self::Declared(_) => false,
         };
-        live.then_some(("mode", "live"))
+        test.then_some(("mode", "test"))
     }
 
     /// Whether an effect can be looked for at all.

@@ -3,6 +3,7 @@
 use oncegate_policy::body::BodyKind;
 use oncegate_policy::fingerprint::digest_hex;
 use oncegate_policy::impact::Impact;
+use oncegate_policy::near::NearSubject;
 use oncegate_policy::refusal::{Code, Refusal};
 use serde_json::Value;
 
@@ -80,6 +81,8 @@ pub enum Planned {
 pub struct Plan {
     /// What is acted on: the fence against varied retries. `payment_intent/pi_…`.
     pub subject: Option<String>,
+    /// Other subjects that are looked at too, where one thing has more than one name.
+    pub near: Vec<NearSubject>,
     /// What the limits' `resource_prefix` is compared with: `acct_…/pi_…`.
     pub resource: Option<String>,
     /// How much it changes.

@@ -79,6 +79,7 @@ impl ResendEmail {
         let message = Message::of(request.input)?;
         Ok(Plan {
             subject: Some(message.fence(self.fence)),
+            near: Vec::new(),
             resource: Some(message.resource()),
             impact: Some(Impact {
                 dimension: Dimension::ResourceMutations,

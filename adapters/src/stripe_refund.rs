@@ -98,8 +98,10 @@ impl StripeRefund {
             Some(account) => format!("{account}/{}", target.id),
             None => target.id.clone(),
         };
+        let (subject, near) = target.fences(read);
         Plan {
-            subject: Some(target.subject(read)),
+            subject: Some(subject),
+            near,
             resource: Some(resource),
             impact: Some(impact),
             fingerprint_scope: scope,

@@ -209,8 +209,8 @@ impl Router {
         here.is_some_and(|governed| governed.reads.iter().any(|url| url.claims(scheme, path)))
     }
 
-    /// Whether this is the path of a governed action of that method in another spelling only: to many servers the case of
-    /// a path and a slash at its end make no difference.
+    /// Whether this is the path of a governed action of that method in another spelling, and no governed action that is as
+    /// narrow is at this very path: to many servers the case of a path, a slash at its end and spaces make no difference.
     #[must_use]
     pub fn respells(
         &self,
@@ -220,8 +220,9 @@ impl Router {
         path: &CanonicalPath,
     ) -> bool {
         let places = self.governed.get(authority).and_then(|governed| governed.places.get(method));
-        let mut claimed = places.into_iter().flatten().filter(|url| url.claims(scheme, path)).peekable();
-        claimed.peek().is_some() && !claimed.any(|url| url.names(scheme, path))
+        let claimed = || places.into_iter().flatten().filter(|url| url.claims(scheme, path));
+        let exactly = claimed().filter(|url| url.names(scheme, path)).map(UrlTemplate::specificity).max();
+        claimed().any(|url| !url.names(scheme, path) && Some(url.specificity()) > exactly)
     }
 }
 

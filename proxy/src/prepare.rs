@@ -167,6 +167,7 @@ fn new_effect(
         action: asking.action,
         asked,
         subject: plan.subject,
+        near: plan.near,
         resource: plan.resource,
         impact: plan.impact,
         provider_key,

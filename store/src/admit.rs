@@ -8,6 +8,7 @@ use oncegate_policy::caller::CallerName;
 use oncegate_policy::effect::{Outcome, Stage};
 use oncegate_policy::id::{ApprovalId, EffectId, InvocationId};
 use oncegate_policy::impact::Impact;
+use oncegate_policy::near::NearSubject;
 use oncegate_policy::preview::BoundPreview;
 use oncegate_policy::refusal::{Code, Refusal};
 use oncegate_policy::time::Timestamp;
@@ -44,6 +45,8 @@ pub struct NewEffect {
     pub asked: Asked,
     /// What is acted on.
     pub subject: Option<String>,
+    /// Other subjects that are looked at too, where one thing has more than one name.
+    pub near: Vec<NearSubject>,
     /// What limits with a resource prefix look at.
     pub resource: Option<String>,
     /// What it takes of limits.
@@ -148,8 +151,13 @@ impl Store {
         now: Timestamp,
     ) -> Result<Option<EffectView>, StoreError> {
         let look = move |connection: &rusqlite::Connection| {
-            let asking =
-                Asking { caller: &caller, action: &action, asked: &asked, subject: subject.as_deref() };
+            let asking = Asking {
+                caller: &caller,
+                action: &action,
+                asked: &asked,
+                subject: subject.as_deref(),
+                near: &[],
+            };
             // One snapshot: facts of different moments could make a repeat of what is none.
             read::snapshot(connection, |inside| {
                 let halted = facts::halted(inside)?;
@@ -182,6 +190,7 @@ fn admit(tx: &mut Tx<'_>, new: &NewEffect, entry: &mut Entry) -> Result<Inside, 
         action: &new.action,
         asked: &new.asked,
         subject: new.subject.as_deref(),
+        near: &new.near,
     };
     let halted = tx.tally.halted(tx.connection)?;
     entry.retry_of = match decide(&new.asked, &facts::read(tx.connection, &asking, halted, now)?, now) {

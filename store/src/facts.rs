@@ -6,6 +6,7 @@ use oncegate_policy::action::ActionName;
 use oncegate_policy::admission::{Asked, Facts, Known, Standing};
 use oncegate_policy::caller::CallerName;
 use oncegate_policy::id::{EffectId, InvocationId};
+use oncegate_policy::near::NearSubject;
 use oncegate_policy::time::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Params, Row};
 
@@ -23,6 +24,7 @@ pub(crate) struct Asking<'a> {
     pub(crate) action: &'a ActionName,
     pub(crate) asked: &'a Asked,
     pub(crate) subject: Option<&'a str>,
+    pub(crate) near: &'a [NearSubject],
 }
 
 /// SQL for the key of an invocation's effect: that has the same id with another beginning, but for those of earlier versions.
@@ -64,6 +66,11 @@ const OPEN_ON_SUBJECT: &str = known!(
     "action = ?1 AND subject = ?2 AND subject IS NOT NULL
          AND stage NOT IN ('settled', 'rejected') AND stage <> 'awaiting_approval' LIMIT 1"
 );
+/// What is only in flight is left to its own subject: which of many it would be the same as is not known.
+const UNKNOWN_BELOW: &str = known!(
+    "action = ?1 AND subject >= ?2 AND subject < ?2 || char(1114111)
+         AND stage NOT IN ('settled', 'rejected') AND stage = 'reconciling' LIMIT 1"
+);
 const RETRY_TARGET: &str =
     concat!(known!("action = ?2 AND caller = ?3 AND key = "), effect_of_invocation!("?1"));
 /// Among what is open of the action, which is little, and not among all that was ever identical.
@@ -101,10 +108,7 @@ pub(crate) fn read(
         Some(key) => known(connection, UNDER_DECLARED_KEY, [action, key.as_str()])?,
         None => None,
     };
-    let open_on_subject = match asking.subject {
-        Some(subject) => known(connection, OPEN_ON_SUBJECT, [action, subject])?,
-        None => None,
-    };
+    let open_on_subject = open_on_subject(connection, asking)?;
     let retry_target = match &asked.retry_of {
         Some(named) => known(connection, RETRY_TARGET, [named.as_str(), action, asking.caller.as_str()])?,
         None => None,
@@ -118,6 +122,26 @@ pub(crate) fn read(
         retry_target,
         halted,
     })
+}
+
+/// What is open on the subject itself, else on one that may be the same thing.
+fn open_on_subject(connection: &Connection, asking: &Asking<'_>) -> Result<Option<Known>, Fault> {
+    let action = asking.action.as_str();
+    if let Some(subject) = asking.subject
+        && let Some(open) = known(connection, OPEN_ON_SUBJECT, [action, subject])?
+    {
+        return Ok(Some(open));
+    }
+    for near in asking.near {
+        let open = match near {
+            NearSubject::Named(subject) => known(connection, OPEN_ON_SUBJECT, [action, subject])?,
+            NearSubject::Beginning(with) => known(connection, UNKNOWN_BELOW, [action, with])?,
+        };
+        if open.is_some() {
+            return Ok(open);
+        }
+    }
+    Ok(None)
 }
 
 /// Of all identical requests the one that counts most: one that is open, else one that succeeded within

@@ -72,6 +72,7 @@ fn a_plan_is_what_was_declared() {
     let input = json!({"project": "p", "title": "t"});
     let expected = Plan {
         subject: Some("p/t".into()),
+        near: Vec::new(),
         resource: Some("p/t".into()),
         impact: Some(Impact {
             dimension: Dimension::ResourceMutations,

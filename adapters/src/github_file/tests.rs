@@ -48,6 +48,7 @@ fn a_plan_names_the_file_on_its_branch() {
     let Planned::Ready(plan) = any().plan(&request(b"", &write(&json!({})))) else { panic!() };
     let expected = Plan {
         subject: Some("acme/site@main:docs/a.md".into()),
+        near: Vec::new(),
         resource: Some("acme/site/docs/a.md".into()),
         impact: Some(Impact {
             dimension: Dimension::ResourceMutations,

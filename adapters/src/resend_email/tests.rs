@@ -65,6 +65,7 @@ fn a_plan_names_recipients_subject_line_and_key() {
         plan(EMAIL, &mail()),
         Ok(Plan {
             subject: Some("alice@example.com/your refund 4417".into()),
+            near: Vec::new(),
             resource: Some("billing@acme.example/alice@example.com".into()),
             impact: Some(Impact {
                 dimension: Dimension::ResourceMutations,

@@ -2,10 +2,14 @@
 
 use oncegate_policy::exchange::Answer;
 use oncegate_policy::json;
+use oncegate_policy::near::NearSubject;
 use oncegate_policy::refusal::Refusal;
 use serde_json::Value;
 
 use crate::stripe::{MAX_ID, invalid};
+
+/// Goes before a charge of which it is not known which payment intent it is of.
+const UNREAD: &str = "unread_charge";
 
 /// The two things that a refund can be of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,32 +63,35 @@ impl Target {
         }
     }
 
-    /// The fence: `payment_intent/pi_…`. A charge is most often one of a payment intent, and a refund of either takes from
-    /// the same payment: where the charge itself says so, the intent is the fence. What could not be read leaves the charge
-    /// a fence of its own.
-    pub(crate) fn subject(&self, read: Option<&Answer>) -> String {
-        let intent = match self.kind {
-            TargetKind::PaymentIntent => None,
-            TargetKind::Charge => read.and_then(|answer| self.intent_of(answer)),
-        };
-        match intent {
-            Some(intent) => format!("{}/{intent}", TargetKind::PaymentIntent.word()),
-            None => self.named(),
+    /// The fence, and what else is looked at. It is `payment_intent/pi_…`: a charge is most often one of a payment intent, and
+    /// a refund of either takes from the same payment. Only the charge itself says so, and it is read before; where that fails
+    /// it is a fence of its own, and whatever is unknown of the other kind is in its way, since it may be the same payment.
+    pub(crate) fn fences(&self, read: Option<&Answer>) -> (String, Vec<NearSubject>) {
+        use NearSubject::{Beginning, Named};
+        let intents = TargetKind::PaymentIntent.word();
+        if self.kind == TargetKind::PaymentIntent {
+            return (self.named(), vec![Beginning(format!("{UNREAD}/"))]);
         }
+        let unread = format!("{UNREAD}/{}", self.id);
+        match read.and_then(|answer| self.charge_in(answer)) {
+            // As it was fenced before its intent was looked for, or while it could not be read.
+            Some(charge) => match intent_of(&charge) {
+                Some(intent) => (format!("{intents}/{intent}"), vec![Named(self.named()), Named(unread)]),
+                None => (self.named(), vec![Named(unread)]),
+            },
+            None => (unread, vec![Named(self.named()), Beginning(format!("{intents}/"))]),
+        }
+    }
+
+    /// The charge, if the answer is that one (<https://docs.stripe.com/api/charges/object>).
+    fn charge_in(&self, answer: &Answer) -> Option<Value> {
+        let charge = json::strict(&answer.body).ok().filter(|_| answer.status == 200)?;
+        (charge["object"] == "charge" && charge["id"] == self.id.as_str()).then_some(charge)
     }
 
     /// As the request names it: `charge/ch_…`.
     pub(crate) fn named(&self) -> String {
         format!("{}/{}", self.kind.word(), self.id)
-    }
-
-    /// The payment intent of this charge (<https://docs.stripe.com/api/charges/object>).
-    fn intent_of(&self, answer: &Answer) -> Option<String> {
-        let charge = json::strict(&answer.body).ok().filter(|_| answer.status == 200)?;
-        let is_ours = charge["object"] == "charge" && charge["id"] == self.id.as_str();
-        let named = charge.get("payment_intent").filter(|_| is_ours)?;
-        let id = named.as_str().or_else(|| named.get("id")?.as_str())?;
-        is_id(id, TargetKind::PaymentIntent.prefixes()).then(|| id.to_owned())
     }
 
     /// Where the amount that is left can be read.
@@ -108,6 +115,13 @@ impl Target {
         let id = named.as_str().or_else(|| named.get("id")?.as_str())?;
         Some(id == self.id)
     }
+}
+
+/// The payment intent of a charge.
+fn intent_of(charge: &Value) -> Option<String> {
+    let named = charge.get("payment_intent")?;
+    let id = named.as_str().or_else(|| named.get("id")?.as_str())?;
+    is_id(id, TargetKind::PaymentIntent.prefixes()).then(|| id.to_owned())
 }
 
 /// One of the prefixes, then letters, digits and underscores.

@@ -1,6 +1,7 @@
 mod mode;
 
 use oncegate_policy::body::{self, BodyKind};
+use oncegate_policy::near::NearSubject;
 use oncegate_policy::template::Scope;
 use serde_json::json;
 
@@ -93,6 +94,7 @@ fn a_plan_names_payment_money_and_key() {
         ready(refund().plan(&came.request())),
         Plan {
             subject: Some("payment_intent/pi_3Pabc".into()),
+            near: vec![NearSubject::Beginning("unread_charge/".into())],
             resource: Some("acct_1Nxyz/pi_3Pabc".into()),
             impact: Some(usd(Some(12_000), Bound::Exact)),
             fingerprint_scope: vec![],
@@ -226,10 +228,10 @@ fn a_charge_is_fenced_with_its_payment_intent() {
         (200, charge(json!({"object": "payment_intent", "id": "pi_1"})), "payment_intent/pi_1"),
         (200, charge(Value::Null), "charge/ch_1"),
         (200, charge(json!("pi_1/../pi_2")), "charge/ch_1"),
-        (200, json!({"object": "charge", "id": "ch_2", "payment_intent": "pi_1"}), "charge/ch_1"),
-        (200, json!({"object": "refund", "id": "ch_1", "payment_intent": "pi_1"}), "charge/ch_1"),
-        (404, charge(json!("pi_1")), "charge/ch_1"),
-        (503, Value::Null, "charge/ch_1"),
+        (200, json!({"object": "charge", "id": "ch_2", "payment_intent": "pi_1"}), "unread_charge/ch_1"),
+        (200, json!({"object": "refund", "id": "ch_1", "payment_intent": "pi_1"}), "unread_charge/ch_1"),
+        (404, charge(json!("pi_1")), "unread_charge/ch_1"),
+        (503, Value::Null, "unread_charge/ch_1"),
     ] {
         let answer = Answer { status, reason: None, headers: vec![], body: read.to_string().into_bytes() };
         let plan = ready(refund().plan_with(&came.request(), &answer));

@@ -5,7 +5,7 @@ use crate::path::CanonicalPath;
 
 impl UrlTemplate {
     /// Whether a server could take the path of a request for this one, query and method left aside. Wider than
-    /// [`Self::matches`]: case and a trailing slash make no difference here, since to many servers they make none, and a
+    /// [`Self::matches`]: case, a trailing slash, and spaces or dots at a segment's end make no difference here, since to many servers they make none, and a
     /// place that only builds takes any segment. The authority is the caller's to compare.
     #[must_use]
     pub fn claims(&self, scheme: Scheme, path: &CanonicalPath) -> bool {
@@ -18,7 +18,7 @@ impl UrlTemplate {
             Some(_) | None => path.segments(),
         };
         let alike = |(own, theirs): (&Segment, &String)| match own {
-            Segment::Literal { decoded, .. } => decoded.eq_ignore_ascii_case(theirs),
+            Segment::Literal { decoded, .. } => trimmed(decoded).eq_ignore_ascii_case(trimmed(theirs)),
             Segment::Capture(_) | Segment::BuildOnly(_) | Segment::Rest(_) => true,
         };
         let as_many = if self.takes_rest() { theirs.len() >= own.len() } else { theirs.len() == own.len() };
@@ -40,4 +40,9 @@ impl UrlTemplate {
             && ends
             && self.segments.iter().zip(path.segments()).all(same)
     }
+}
+
+/// A segment as servers read it that store their files under Windows' names.
+fn trimmed(segment: &str) -> &str {
+    segment.trim().trim_end_matches('.')
 }

@@ -183,6 +183,8 @@ fn another_spelling_of_a_governed_path_is_told_from_another_path() {
         route("one", "POST", "https://a.example/v1/things/{{input.id}}", vec![]),
         route("built", "POST", "https://a.example/v1/built/{{effect.id}}", vec![]),
         route("files", "POST", "https://a.example/files/{{input.path}}", vec![]),
+        route("wide", "POST", "https://a.example/v2/{{input.kind}}", vec![]),
+        route("narrow", "POST", "https://a.example/v2/payouts", vec![]),
         list,
         slack,
     ]);
@@ -200,6 +202,12 @@ fn another_spelling_of_a_governed_path_is_told_from_another_path() {
         ("POST", "/v1/built/eff_1", false),
         ("POST", "/v1/Built/eff_1", true),
         ("POST", "/list/", false),
+        ("POST", "/v1/refunds%20", true),
+        ("POST", "/v1/refunds.", true),
+        ("POST", "/v2/9", false),
+        ("POST", "/v2/payouts", false),
+        ("POST", "/v2/Payouts", true),
+        ("POST", "/V2/9", true),
     ] {
         let authority = Authority::parse("a.example", Some(443)).unwrap();
         let path = CanonicalPath::parse(path).unwrap();

@@ -21,6 +21,6 @@ fn the_credential_is_of_the_declared_mode() {
 #[test]
 fn live_mode_is_another_world_than_test_mode() {
     let live = StripeRefund { live: true, ..refund() };
-    assert_eq!(Adapter::StripeRefund(live).world(), Some(("mode", "live")));
-    assert_eq!(Adapter::StripeRefund(refund()).world(), None);
+    assert_eq!(Adapter::StripeRefund(live).world(), None);
+    assert_eq!(Adapter::StripeRefund(refund()).world(), Some(("mode", "test")));
 }
