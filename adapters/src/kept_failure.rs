@@ -9,12 +9,6 @@ use crate::Adapter;
 /// What an endpoint answers to what it has looked at. Others come from before it: a key that was rotated (401), rights
 /// (403), another account (404), a gateway (413, 421), a limit (429); none of these was kept of the first try.
 const LOOKED_AT: [u16; 3] = [400, 402, 422];
-/// Stripe's words for what says nothing of the first try, or would be said just so if that had been done: the key is
-/// used by another request or under way, the object is another account's, and it is refunded already
-/// (<https://docs.stripe.com/error-codes>).
-const SAYS_NOTHING: [&str; 4] =
-    ["idempotency_key_in_use", "resource_missing", "charge_already_refunded", "lock_timeout"];
-
 impl Adapter {
     /// Whether a refusal of a replay is the one that the first try got, where the provider keeps failures under the key
     /// at all. It then proves that nothing was applied; any other is one of this try only.
@@ -29,9 +23,11 @@ impl Adapter {
     }
 }
 
-/// Stripe says of a kept answer that it is one (`Idempotent-Replayed`). Without the field, an error object of its own
-/// counts, if it is about the request: the same bytes would have got it the first time
-/// (<https://docs.stripe.com/api/idempotent_requests>, <https://docs.stripe.com/api/errors>).
+/// Stripe says of a kept answer that it is one (`Idempotent-Replayed`). Without the field, a refusal counts that the same
+/// bytes would have got the first time: a card that was declined, a parameter that cannot be read. Everything else depends
+/// on what was done meanwhile, or would be said just so if the first try had been done: the key is used, the charge is
+/// refunded, less is left than is asked (<https://docs.stripe.com/api/idempotent_requests>,
+/// <https://docs.stripe.com/error-codes>).
 fn is_stripes_own(answer: &Answer) -> bool {
     let replayed = answer.headers.iter().find(|(name, _)| name == "idempotent-replayed");
     if replayed.is_some_and(|(_, value)| value.eq_ignore_ascii_case("true")) {
@@ -40,10 +36,12 @@ fn is_stripes_own(answer: &Answer) -> bool {
     let body = json::strict(&answer.body).unwrap_or_default();
     let error = &body["error"];
     let says = |member: &str| error.get(member).and_then(Value::as_str);
-    let about_the_request = matches!(says("type"), Some("card_error" | "invalid_request_error"));
-    LOOKED_AT.contains(&answer.status)
-        && about_the_request
-        && !says("code").is_some_and(|code| SAYS_NOTHING.contains(&code))
+    let of_the_request = match says("type") {
+        Some("card_error") => true,
+        Some("invalid_request_error") => says("code").is_some_and(|code| code.starts_with("parameter_")),
+        Some(_) | None => false,
+    };
+    LOOKED_AT.contains(&answer.status) && of_the_request
 }
 
 #[cfg(test)]
@@ -67,6 +65,9 @@ mod tests {
         for (status, replayed, body, counts) in [
             (402, None, error("card_error", "card_declined"), true),
             (400, None, error("invalid_request_error", "parameter_invalid_integer"), true),
+            (400, None, error("invalid_request_error", ""), false),
+            (400, None, error("invalid_request_error", "amount_too_large"), false),
+            (400, None, error("invalid_request_error", "balance_insufficient"), false),
             (400, None, error("idempotency_error", ""), false),
             (400, None, error("invalid_request_error", "idempotency_key_in_use"), false),
             (400, None, error("invalid_request_error", "charge_already_refunded"), false),
