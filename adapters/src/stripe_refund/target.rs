@@ -64,8 +64,8 @@ impl Target {
     }
 
     /// The fence, and what else is looked at. It is `payment_intent/pi_…`: a charge is most often one of a payment intent, and
-    /// a refund of either takes from the same payment. Only the charge itself says so, and it is read before; where that fails
-    /// it is a fence of its own, and whatever is unknown of the other kind is in its way, since it may be the same payment.
+    /// a refund of either takes from the same payment. Only the charge itself says so, and it is read before. Where that is lost, as
+    /// answers are just then, whatever is unknown of the other kind is in its way, since it may be the same payment.
     pub(crate) fn fences(&self, read: Option<&Answer>) -> (String, Vec<NearSubject>) {
         use NearSubject::{Beginning, Named};
         let intents = TargetKind::PaymentIntent.word();
@@ -79,7 +79,11 @@ impl Target {
                 Some(intent) => (format!("{intents}/{intent}"), vec![Named(self.named()), Named(unread)]),
                 None => (self.named(), vec![Named(unread)]),
             },
-            None => (unread, vec![Named(self.named()), Beginning(format!("{intents}/"))]),
+            None if read.is_none_or(is_outage) => {
+                (unread, vec![Named(self.named()), Beginning(format!("{intents}/"))])
+            }
+            // It was answered, and there is no such charge to read.
+            None => (self.named(), vec![Named(unread)]),
         }
     }
 
@@ -115,6 +119,11 @@ impl Target {
         let id = named.as_str().or_else(|| named.get("id")?.as_str())?;
         Some(id == self.id)
     }
+}
+
+/// Whether this says nothing of what was asked for: it can be asked again later.
+fn is_outage(answer: &Answer) -> bool {
+    matches!(answer.status, 408 | 429 | 500..)
 }
 
 /// The payment intent of a charge.

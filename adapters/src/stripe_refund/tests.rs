@@ -228,9 +228,10 @@ fn a_charge_is_fenced_with_its_payment_intent() {
         (200, charge(json!({"object": "payment_intent", "id": "pi_1"})), "payment_intent/pi_1"),
         (200, charge(Value::Null), "charge/ch_1"),
         (200, charge(json!("pi_1/../pi_2")), "charge/ch_1"),
-        (200, json!({"object": "charge", "id": "ch_2", "payment_intent": "pi_1"}), "unread_charge/ch_1"),
-        (200, json!({"object": "refund", "id": "ch_1", "payment_intent": "pi_1"}), "unread_charge/ch_1"),
-        (404, charge(json!("pi_1")), "unread_charge/ch_1"),
+        (200, json!({"object": "charge", "id": "ch_2", "payment_intent": "pi_1"}), "charge/ch_1"),
+        (200, json!({"object": "refund", "id": "ch_1", "payment_intent": "pi_1"}), "charge/ch_1"),
+        (404, charge(json!("pi_1")), "charge/ch_1"),
+        (429, Value::Null, "unread_charge/ch_1"),
         (503, Value::Null, "unread_charge/ch_1"),
     ] {
         let answer = Answer { status, reason: None, headers: vec![], body: read.to_string().into_bytes() };
