@@ -299,14 +299,18 @@ fn decision(ghost: &mut Ghost, asked: &Asked, step: Step, decided: &Decided) -> 
     if let Step::Approve(By::Agent) | Step::Deny(By::Agent) = step {
         return own(matches!(decided, Decided::OwnRequest(_)), &format!("{decided:?}"));
     }
-    let mut counts = false;
-    with(ghost, asked, |known| {
-        if known.is != Is::Waiting {
-            return;
+    let (mut counts, yes) = (false, matches!(step, Step::Approve(_)));
+    with(ghost, asked, |known| match known.is {
+        Is::Waiting => {
+            counts = asked.now < known.waits_until;
+            known.is = if yes && counts { Is::Ready } else { Is::Rejected };
         }
-        counts = asked.now < known.waits_until;
-        let yes = matches!(step, Step::Approve(_));
-        known.is = if yes && counts { Is::Ready } else { Is::Rejected };
+        // A no counts until what was let go is claimed.
+        Is::Ready if !yes => {
+            counts = true;
+            known.is = Is::Rejected;
+        }
+        Is::Ready | Is::OnTheWire | Is::Unknown | Is::Settled(..) | Is::Rejected => {}
     });
     match matches!(decided, Decided::Done(_)) == counts {
         true => Ok(()),
