@@ -36,7 +36,7 @@ pub fn run(data: &[u8]) {
     let whole = Exchange::Answered(answer);
     let wanted = match status {
         200..300 => Verdict::Succeeded,
-        408 | 409 | 499 => Verdict::Unknown,
+        406 | 408 | 409 | 416 | 499 => Verdict::Unknown,
         400..500 => Verdict::Failed,
         _ => Verdict::Unknown,
     };

@@ -41,8 +41,11 @@ pub fn run(data: &[u8]) {
 /// URLs has.
 fn made_up(key: &str) -> bool {
     const UUIDS: [&str; 2] = ["xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx", "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"];
-    const PREFIXES: [&str; 5] =
-        ["", "stripe-node-retry-", "stainless-node-retry-", "stainless-python-retry-", "idempotency-key-"];
+    const DIGEST: &str = "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx";
+    let key = match key.as_bytes() {
+        [b'"', .., b'"'] => &key[1..key.len() - 1],
+        _ => key,
+    };
     let like = |text: &str, shape: &str| {
         text.len() == shape.len()
             && text.bytes().zip(shape.bytes()).all(|(byte, want)| match want {
@@ -53,8 +56,20 @@ fn made_up(key: &str) -> bool {
             })
     };
     let uuid = |text: &str| UUIDS.iter().any(|shape| like(text, shape));
+    let drawn = |text: &str| uuid(text) || like(text, DIGEST);
+    // `stainless-`, a language, `-retry-`: what was drawn is as long as one of the three shapes.
+    let of_the_family = [36, 32, 64].into_iter().any(|long| {
+        let cut = key.len().checked_sub(long).filter(|cut| key.is_char_boundary(*cut));
+        let before = cut.and_then(|cut| key[..cut].strip_prefix("stainless-")?.strip_suffix("-retry-"));
+        let named = before.is_some_and(|language| language.bytes().all(|b| b.is_ascii_alphanumeric()));
+        named && cut.is_some_and(|cut| drawn(&key[cut..]))
+    });
     like(key, "9999999999999999999_******")
-        || PREFIXES.iter().any(|prefix| key.strip_prefix(prefix).is_some_and(uuid))
+        || uuid(key)
+        || ["stripe-node-retry-", "idempotency-key-"]
+            .iter()
+            .any(|prefix| key.strip_prefix(prefix).is_some_and(drawn))
+        || of_the_family
 }
 
 /// Members in another order, at every depth.
