@@ -351,8 +351,9 @@ mod tests {
             ours: Arc::new(Ports::from(vec![here])),
         };
         let refused = dial::connect(&destination, Instant::now() + CONNECT_TIMEOUT).await;
-        let refused = unreached(&destination.authority, &refused.unwrap_err());
-        assert_eq!(refused.code, Code::Undeclared);
+        let proof = refused.unwrap_err();
+        assert!(proof.cause().contains("leads back to this proxy"), "{}", proof.cause());
+        assert_eq!(unreached(&destination.authority, &proof).code, Code::Undeclared);
         let (mut reached, _) = listener.accept().await.unwrap();
         let mut seen = Vec::new();
         reached.read_to_end(&mut seen).await.unwrap();
