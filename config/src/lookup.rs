@@ -68,6 +68,12 @@ impl Action {
         let when = self.when.iter().map(|check| check.path.as_str());
         templates.chain(amount).chain(key).chain(when).collect()
     }
+
+    /// The members that the declared schema asks for at its top.
+    pub fn required_members(&self) -> impl Iterator<Item = &str> {
+        let required = self.input_schema.as_ref().and_then(|schema| schema.get("required")?.as_array());
+        required.into_iter().flatten().filter_map(serde_json::Value::as_str)
+    }
 }
 
 fn routes(action: &Action) -> Vec<Route> {

@@ -213,6 +213,14 @@ impl UrlTemplate {
         Some(captured)
     }
 
+    /// The dotted input paths that are taken from the query.
+    pub fn query_inputs(&self) -> impl Iterator<Item = &str> {
+        self.query.iter().filter_map(|(_, value)| match value {
+            QueryValue::Capture(path) => Some(path.as_str()),
+            QueryValue::Literal(_) | QueryValue::BuildOnly(_) => None,
+        })
+    }
+
     /// Whether the path has as many segments as this takes, and encoded slashes only where the rest of a path is.
     fn has_room_for(&self, path: &CanonicalPath) -> bool {
         let (own, theirs) = (self.segments.len(), path.segments().len());

@@ -73,7 +73,8 @@ pub fn asking(
     let (authority, scheme) = (adapting::authority(action), adapting::scheme(action));
     let candidates = snapshot.router.candidates(method.as_str(), scheme, &authority, &path, &query);
     let packed = receive::is_packed(&header_map);
-    let content = Content { content_type, packed, bytes: &body, kind: body_kind, members: &members };
+    let content =
+        Content { method: &method, content_type, packed, bytes: &body, kind: body_kind, members: &members };
     let meant = meant::meant(snapshot, &candidates, &content)?;
     let read_back = match of_equals(action, meant.as_ref(), &candidates, &members) {
         Some(input) => Some(input),

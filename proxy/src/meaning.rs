@@ -154,7 +154,14 @@ pub fn with_body(
     let content_type = content_type(head)?;
     let (body_kind, members) = body::read(content_type, &body).map_err(|fault| unreadable(&fault))?;
     let packed = receive::is_packed(&head.headers);
-    let content = Content { content_type, packed, bytes: &body, kind: body_kind, members: &members };
+    let content = Content {
+        method: &head.method,
+        content_type,
+        packed,
+        bytes: &body,
+        kind: body_kind,
+        members: &members,
+    };
     let Some((action, input)) = meant::meant(snapshot, candidates, &content)? else {
         return undeclared(snapshot, host, head)
             .map(|()| Meaning::Passthrough { body: Some(body), action: None });

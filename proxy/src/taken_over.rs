@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
 use oncegate_policy::action::ActionName;
 use oncegate_policy::authority::Authority;
 use oncegate_policy::body;
@@ -79,7 +79,9 @@ fn served_by(snapshot: &Snapshot, request: &StoredRequest) -> Option<ActionName>
     let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let (kind, members) = body::read(content_type, &request.body).ok()?;
     let packed = receive::is_packed(&headers);
-    let content = Content { content_type, packed, bytes: &request.body, kind, members: &members };
+    let method = Method::from_bytes(request.method.as_bytes()).ok()?;
+    let content =
+        Content { method: &method, content_type, packed, bytes: &request.body, kind, members: &members };
     let (action, _) = meant::meant(snapshot, &candidates, &content).ok()??;
     action.enabled.then(|| action.name.clone())
 }

@@ -73,6 +73,7 @@ mod planted_secret;
 mod promises;
 mod promises_kept;
 mod python;
+mod query_and_body;
 mod reconciling;
 mod refusals;
 mod reload;
