@@ -20,7 +20,13 @@ const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'
 
 /// Reads a form into an object; every leaf is a text. A field without `=` is the empty text, and no bytes at
 /// all are the empty object.
+///
+/// What begins as JSON is refused: many servers read JSON whatever the type says, and one body can say different things
+/// to both (`{"amount":5000,"x":"&amount=5"}`). As a form it would have a brace in the name of its first field.
 pub fn parse(bytes: &[u8]) -> Result<Value, BodyFault> {
+    if begins_as_json(bytes) {
+        return Err(BodyFault::JsonAsForm);
+    }
     if bytes.contains(&b';') {
         return Err(BodyFault::Semicolon);
     }
@@ -37,6 +43,22 @@ pub fn parse(bytes: &[u8]) -> Result<Value, BodyFault> {
         pairs.push((decode(name.unwrap_or_default())?, decode(value.unwrap_or_default())?));
     }
     tree(&pairs)
+}
+
+/// Whether a JSON parser could find an object or an array here, also one that passes over a byte order mark.
+#[must_use]
+pub fn begins_as_json(bytes: &[u8]) -> bool {
+    let bytes = bytes.trim_ascii_start();
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes).trim_ascii_start();
+    let inside = |list: &[u8]| {
+        let first = list.trim_ascii_start().first().copied();
+        first.is_some_and(|first| first.is_ascii_digit() || b"{[\"]-tfn".contains(&first))
+    };
+    match bytes.split_first() {
+        Some((b'{', _)) => true,
+        Some((b'[', list)) => inside(list),
+        Some(_) | None => false,
+    }
 }
 
 /// Builds the object that decoded names and values mean; also used for query parameters.

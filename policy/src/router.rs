@@ -12,7 +12,7 @@ use crate::authority::Authority;
 use crate::check::{Check, Expected};
 use crate::json::{canonical, lookalike};
 use crate::path::CanonicalPath;
-use crate::url_template::{Captured, Scheme, UrlTemplate};
+use crate::url_template::{Captured, QueryFit, Scheme, UrlTemplate};
 
 /// One declared action, as the router needs it.
 #[derive(Clone, Debug, PartialEq)]
@@ -209,20 +209,29 @@ impl Router {
         here.is_some_and(|governed| governed.reads.iter().any(|url| url.claims(scheme, path)))
     }
 
-    /// Whether this is the path of a governed action of that method in another spelling, and no governed action that is as
-    /// narrow is at this very path: to many servers the case of a path, a slash at its end and spaces make no difference.
+    /// Whether this is the URL of a governed action of that method in another spelling, and no governed action that is as
+    /// narrow is at this very path: to many servers the case of a path, a slash or a format at its end, spaces, and a
+    /// parameter given twice make no difference. `claimed`: whether some action is at the URL to the letter; else a
+    /// parameter that is missing counts as well, since the body may hold it.
     #[must_use]
     pub fn respells(
         &self,
         method: &str,
         scheme: Scheme,
         authority: &Authority,
-        path: &CanonicalPath,
+        (path, query): (&CanonicalPath, &[(String, String)]),
+        claimed: bool,
     ) -> bool {
         let places = self.governed.get(authority).and_then(|governed| governed.places.get(method));
-        let claimed = || places.into_iter().flatten().filter(|url| url.claims(scheme, path));
-        let exactly = claimed().filter(|url| url.names(scheme, path)).map(UrlTemplate::specificity).max();
-        claimed().any(|url| !url.names(scheme, path) && Some(url.specificity()) > exactly)
+        let of_governed = || places.into_iter().flatten().filter(|url| url.claims(scheme, path));
+        let exactly = of_governed().filter(|url| url.names(scheme, path)).map(UrlTemplate::specificity).max();
+        let respelled = |url: &UrlTemplate| match (url.names(scheme, path), url.query_fit(query)) {
+            (false, _) => Some(url.specificity()) > exactly,
+            (true, QueryFit::Respelled) => true,
+            (true, QueryFit::Missing) => !claimed,
+            (true, QueryFit::Exact | QueryFit::Other) => false,
+        };
+        of_governed().any(respelled)
     }
 }
 

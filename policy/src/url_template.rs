@@ -10,6 +10,7 @@ use std::fmt;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
+pub use self::claims::{QueryFit, ends_in_a_format};
 pub use self::parse::UrlFault;
 use crate::authority::Authority;
 use crate::path::CanonicalPath;

@@ -62,7 +62,8 @@ pub fn by_url<'a>(snapshot: &'a Snapshot, host: &Host, head: &Head) -> Result<By
         &head.query,
     );
     let Via { scheme, authority, .. } = &*head.via;
-    let respelled = snapshot.router.respells(head.method.as_str(), *scheme, authority, &head.path);
+    let (url, claimed) = ((&head.path, head.query.as_slice()), !candidates.is_empty());
+    let respelled = snapshot.router.respells(head.method.as_str(), *scheme, authority, url, claimed);
     if !candidates.is_empty() && !respelled {
         return Ok(ByUrl::Actions(candidates));
     }
@@ -152,7 +153,8 @@ pub fn with_body(
         )
     };
     let content_type = content_type(head)?;
-    let (body_kind, members) = body::read(content_type, &body).map_err(|fault| unreadable(&fault))?;
+    let (body_kind, members) =
+        meant::read(snapshot, candidates, content_type, &body).map_err(|fault| unreadable(&fault))?;
     let packed = receive::is_packed(&head.headers);
     let content = Content {
         method: &head.method,
@@ -181,6 +183,15 @@ pub fn with_body(
 pub fn lookalike(name: &str) -> Refusal {
     let sentence = format!(
         "The member {name} differs only in spelling from one that is judged: some servers take it for that one. Nothing was sent."
+    );
+    Refusal::new(Code::Ambiguous, sentence)
+}
+
+/// The refusal of a judged value with what many servers take off the end of a path.
+#[must_use]
+pub fn with_a_format(name: &str) -> Refusal {
+    let sentence = format!(
+        "The request is ambiguous: {name} ends in a format, a dot or a space, which some servers take off the end of a path. Nothing was sent."
     );
     Refusal::new(Code::Ambiguous, sentence)
 }

@@ -2,12 +2,14 @@
 //! is the same action whichever way it came.
 
 use http::Method;
-use oncegate_config::model::Action;
+use oncegate_config::model::{Action, ActionKind};
 use oncegate_policy::action::ActionName;
 use oncegate_policy::body::{self, BodyKind};
-use oncegate_policy::json::BodyFault;
+use oncegate_policy::form;
+use oncegate_policy::json::{self, BodyFault};
 use oncegate_policy::refusal::{Code, Refusal};
 use oncegate_policy::router::Candidate;
+use oncegate_policy::url_template::ends_in_a_format;
 use serde_json::{Map, Value};
 
 use crate::meaning;
@@ -27,6 +29,37 @@ pub struct Content<'a> {
     pub kind: BodyKind,
     /// Its members.
     pub members: &'a Value,
+}
+
+/// A body's members, as the provider behind these candidates reads them.
+///
+/// # Errors
+/// A body that readers understand differently.
+pub fn read(
+    snapshot: &Snapshot,
+    candidates: &[Candidate<'_>],
+    content_type: Option<&str>,
+    bytes: &[u8],
+) -> Result<(BodyKind, Value), BodyFault> {
+    let github = |one: &Candidate<'_>| action(snapshot, one).is_some_and(reads_json_anyway);
+    // GitHub's documentation sends JSON with curl's own type, which is the form's.
+    let anyway = form::begins_as_json(bytes) && !candidates.is_empty() && candidates.iter().all(github);
+    body::read(if anyway { Some("application/json") } else { content_type }, bytes)
+}
+
+/// Whether its provider reads JSON whatever the type says.
+fn reads_json_anyway(action: &Action) -> bool {
+    match &action.kind {
+        ActionKind::GithubWrite(_) | ActionKind::GithubFile(_) => true,
+        ActionKind::StripeRefund(_)
+        | ActionKind::StripeWrite(_)
+        | ActionKind::ResendEmail(_)
+        | ActionKind::Declared(_) => false,
+    }
+}
+
+fn action<'a>(snapshot: &'a Snapshot, candidate: &Candidate<'_>) -> Option<&'a Action> {
+    snapshot.config.actions.get(&ActionName::parse(candidate.action)?)
 }
 
 /// The first action whose `when` holds, enabled or not, with the input as it reads there; `None` if there is none.
@@ -52,8 +85,7 @@ pub fn meant<'a>(
     // What a packed body says, read as it is, is not what its provider reads.
     let known = if content.packed { &nothing } else { content.members };
     for candidate in candidates {
-        let named = ActionName::parse(candidate.action);
-        let Some(action) = named.and_then(|name| snapshot.config.actions.get(&name)) else { continue };
+        let Some(action) = action(snapshot, candidate) else { continue };
         let captured = &candidate.captured;
         let input = match body::merge(&captured.input, &captured.rest, content.members.clone()) {
             Ok(input) => input,
@@ -65,6 +97,9 @@ pub fn meant<'a>(
         }
         if let Some(name) = in_the_query(candidate, action, content, shown) {
             return Err(misplaced(&name));
+        }
+        if let Some(name) = with_a_format(candidate, action, content.method, &input) {
+            return Err(meaning::with_a_format(name));
         }
         let applies = if shown { Some(candidate.applies_to(&input)) } else { by_url(candidate, known) };
         match applies {
@@ -103,6 +138,19 @@ fn in_the_query(
     let required = action.required_members().filter(|_| action.kind.is_governed());
     let mut judged = action.judged_paths().into_iter().chain(required);
     judged.find(|path| named(path) || beside(path)).map(str::to_owned)
+}
+
+/// The judged member at the end of the path whose value ends as the name of a format does, or in what servers cut off:
+/// `/orders/7.json` is order 7 to Rails, Grape and Django REST framework. What is put and deleted may be a file.
+fn with_a_format<'a>(
+    candidate: &Candidate<'a>,
+    action: &Action,
+    method: &Method,
+    input: &Value,
+) -> Option<&'a str> {
+    let last = candidate.url.last_input().filter(|_| [Method::POST, Method::PATCH].contains(method))?;
+    let ends = ends_in_a_format(json::get(input, last)?.as_str()?);
+    (ends && action.judged_paths().contains(&last)).then_some(last)
 }
 
 fn misplaced(name: &str) -> Refusal {

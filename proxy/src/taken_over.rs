@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
 use oncegate_policy::action::ActionName;
 use oncegate_policy::authority::Authority;
-use oncegate_policy::body;
 use oncegate_policy::path::CanonicalPath;
 use oncegate_policy::query;
 use oncegate_policy::url_template::Scheme;
@@ -77,7 +76,7 @@ fn served_by(snapshot: &Snapshot, request: &StoredRequest) -> Option<ActionName>
     let candidates = snapshot.router.candidates(&request.method, scheme, &authority, &path, &query);
     let headers: HeaderMap = request.headers.iter().filter_map(field).collect();
     let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let (kind, members) = body::read(content_type, &request.body).ok()?;
+    let (kind, members) = meant::read(snapshot, &candidates, content_type, &request.body).ok()?;
     let packed = receive::is_packed(&headers);
     let method = Method::from_bytes(request.method.as_bytes()).ok()?;
     let content =

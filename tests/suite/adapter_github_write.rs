@@ -119,6 +119,25 @@ fn what_was_lost_is_found_by_its_mark_and_never_sent_again() {
     }
 }
 
+/// GitHub's documentation sends JSON with `curl -d`, whose type is the form's, and GitHub reads it as JSON: so it is the
+/// same write, whatever else a reader of forms would find in it.
+#[test]
+fn json_under_the_type_of_a_form_is_the_same_write() {
+    let forge = Forge::open(true);
+    let sidecar = forge.home.serve();
+    forge.provider.on_write(Reply::lost());
+    let body = json!({"title": "Fix", "head": "fix", "base": "main", "body": "x"});
+    ask(&sidecar.billing(), "POST", PULLS, &body).assert_unknown();
+    let as_form = |body: &Value| {
+        let ask = Ask::new("POST", PULLS).field("Content-Type", "application/x-www-form-urlencoded");
+        sidecar.billing().ask(HOST, &ask.body(body.to_string()))
+    };
+    as_form(&body).assert_unknown();
+    let other = json!({"title": "Fix it", "head": "fix", "base": "main", "z": "&head=a&base=b&w="});
+    as_form(&other).assert_own(422, "oncegate_unresolved_effect");
+    assert_eq!(forge.writes(), 1);
+}
+
 #[test]
 fn without_leave_the_text_is_left_alone_and_a_person_settles() {
     let forge = Forge::open(false);

@@ -108,3 +108,64 @@ fn p5_a_judged_member_is_not_taken_from_the_query_in_place_of_the_body() {
         assert_eq!(sent(&sidecar, &provider, ask), (200, 1), "{ask:?}");
     }
 }
+
+/// One body that is a form to who asks for the type, and JSON to who does not.
+#[test]
+fn p5_json_under_the_type_of_a_form_is_refused() {
+    let provider = Provider::tls(&[DESK]);
+    let home = Home::new(&crate::shop::desk_conf(provider.addr()).with(ACTIONS));
+    let sidecar = home.serve();
+    let both = r#"{"order":"a","amount":5000,"z":"&order=q&amount=5&x="}"#;
+    for body in [both.to_owned(), PAY.to_owned(), format!("\u{feff} {both}"), format!(" \n[{both}]")] {
+        let ask =
+            Ask::new("POST", "/pay").field("Content-Type", "application/x-www-form-urlencoded").body(body);
+        let answer = sidecar.billing().ask(DESK, &ask);
+        answer.assert_refused(400, "oncegate_invalid_input");
+        assert!(answer.text().contains("send it as application/json"), "{answer:?}");
+    }
+    assert!(provider.record().requests().is_empty());
+}
+
+/// `/orders/7.json` is order 7 to Rails, and `?action=refund` given twice is that action to PHP.
+#[test]
+fn p6_a_format_and_another_spelling_of_the_query_are_no_other_operation() {
+    let provider = Provider::tls(&[DESK]);
+    let actions = r#"
+[actions.refund]
+method = "POST"
+url = "https://tickets.test/orders/{{input.id}}"
+operation_key = "refund:{{input.id}}"
+subject = "{{input.id}}"
+
+[actions.attach]
+method = "PUT"
+url = "https://tickets.test/files/{{input.name}}"
+subject = "{{input.name}}"
+
+[actions.pay]
+method = "POST"
+url = "https://tickets.test/api.php?action=pay"
+subject = "pay"
+"#;
+    let mut conf = crate::shop::desk_conf(provider.addr()).with(actions);
+    conf.rest = conf.rest.replacen("[actions.", "writes = \"allow\"\n\n[actions.", 1);
+    let home = Home::new(&conf);
+    let sidecar = home.serve();
+    for (target, code) in [
+        ("/orders/7.json", "oncegate_ambiguous"),
+        ("/orders/7.XML", "oncegate_ambiguous"),
+        ("/orders/7.", "oncegate_ambiguous"),
+        ("/v1/tickets.json", "oncegate_undeclared"),
+        ("/api.php?action=pay&action=pay", "oncegate_undeclared"),
+        ("/api.php?Action=pay", "oncegate_undeclared"),
+        ("/api.php", "oncegate_undeclared"),
+    ] {
+        let answer = sidecar.billing().ask(DESK, &Ask::json(target, r#"{"title":"x"}"#));
+        assert_eq!((answer.status, answer.code()), (403, code), "{target}");
+    }
+    assert!(provider.record().requests().is_empty());
+    let file = Ask::new("PUT", "/files/a.json").field("Content-Type", "text/plain").body("x".to_owned());
+    for ask in [file, Ask::json("/orders/7", "{}"), Ask::json("/api.php?action=search", "{}")] {
+        assert_eq!(sent(&sidecar, &provider, &ask), (200, 1), "{ask:?}");
+    }
+}

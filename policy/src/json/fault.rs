@@ -103,6 +103,9 @@ pub enum BodyFault {
     /// A charset other than UTF-8.
     #[error("the body must be UTF-8: remove the other charset from Content-Type")]
     Charset,
+    /// A form that is JSON to whoever does not ask for the type.
+    #[error("the body is JSON and its Content-Type says that it is a form: send it as application/json")]
+    JsonAsForm,
     /// One input member both in the URL and in the body.
     #[error("`{name}` is given both in the URL and in the body: send it in one place")]
     TwoPlaces {

@@ -1,6 +1,7 @@
 use oncegate_policy::authority::Authority;
 use oncegate_policy::check::{Check, Expected};
 use oncegate_policy::path::CanonicalPath;
+use oncegate_policy::query;
 use oncegate_policy::router::{Route, RouteRemark, Router};
 use oncegate_policy::url_template::{Scheme, UrlTemplate};
 use serde_json::{Value, json};
@@ -204,6 +205,12 @@ fn another_spelling_of_a_governed_path_is_told_from_another_path() {
         ("POST", "/list/", false),
         ("POST", "/v1/refunds%20", true),
         ("POST", "/v1/refunds.", true),
+        ("POST", "/v1/refunds.json", true),
+        ("POST", "/v1/Refunds.XML", true),
+        ("POST", "/v1/refunds.json/", true),
+        ("POST", "/v1/refunds.list", false),
+        ("POST", "/v1.json/refunds", false),
+        ("POST", "/v2/payouts.json", true),
         ("POST", "/v2/9", false),
         ("POST", "/v2/payouts", false),
         ("POST", "/v2/Payouts", true),
@@ -211,8 +218,9 @@ fn another_spelling_of_a_governed_path_is_told_from_another_path() {
     ] {
         let authority = Authority::parse("a.example", Some(443)).unwrap();
         let path = CanonicalPath::parse(path).unwrap();
-        assert_eq!(router.respells(method, Scheme::Https, &authority, &path), respelled, "{method} {path:?}");
-        assert!(!router.respells(method, Scheme::Http, &authority, &path), "of another scheme: {path:?}");
+        let respells = |scheme| router.respells(method, scheme, &authority, (&path, &[]), true);
+        assert_eq!(respells(Scheme::Https), respelled, "{method} {path:?}");
+        assert!(!respells(Scheme::Http), "of another scheme: {path:?}");
     }
     let authority = Authority::parse("a.example", Some(443)).unwrap();
     for (path, claimed) in [("/say", true), ("/Say/", true), ("/v1/refunds", false)] {
@@ -258,5 +266,44 @@ fn the_path_of_a_governed_read_is_claimed_in_every_spelling() {
         let path = CanonicalPath::parse(path).unwrap();
         assert_eq!(router.governs_reads(Scheme::Https, &authority, &path), claimed, "{host} {path:?}");
         assert!(!router.governs_reads(Scheme::Http, &authority, &path), "of another scheme: {path:?}");
+    }
+}
+
+/// The same for a governed action that its query tells from others.
+#[test]
+fn another_spelling_of_a_governed_query_is_told_from_another_query() {
+    let (router, _) = Router::build(vec![
+        route("refund", "POST", "https://a.example/api.php?action=refund", vec![]),
+        route("pay", "POST", "https://a.example/api.php?action=pay&to={{input.to}}", vec![]),
+        route("send", "POST", "https://a.example/send?amount={{input.amount}}", vec![]),
+    ]);
+    let authority = Authority::parse("a.example", Some(443)).unwrap();
+    // Where some action is at the URL to the letter, and where none is.
+    for (target, claimed, unclaimed) in [
+        ("/api.php?action=refund", false, false),
+        ("/api.php?action=refund&trace=1", false, false),
+        ("/api.php?action=pay&to=bob", false, false),
+        ("/api.php?action=search", false, false),
+        ("/api.php?Action=search", false, false),
+        ("/api.php?action=refund&action=refund", true, true),
+        ("/api.php?action=search&action=refund", true, true),
+        ("/api.php?Action=refund", true, true),
+        ("/api.php?action=Refund", true, true),
+        ("/api.php?action=refund%20", true, true),
+        ("/api.php?action[]=refund", true, true),
+        ("/api.php?action=search&Action=refund", true, true),
+        ("/api.php?action=pay", true, true),
+        ("/api.php?action=pay&To=bob", true, true),
+        ("/api.php", false, true),
+        ("/send?amount=5", false, false),
+        ("/send?Amount=5", true, true),
+        ("/send?amount=5&amount=6", true, true),
+        ("/send", false, true),
+        ("/other?action=Refund", false, false),
+    ] {
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        let (path, query) = (CanonicalPath::parse(path).unwrap(), query::parse(Some(query)).unwrap());
+        let respells = |claimed| router.respells("POST", Scheme::Https, &authority, (&path, &query), claimed);
+        assert_eq!((respells(true), respells(false)), (claimed, unclaimed), "{target}");
     }
 }
