@@ -1,5 +1,5 @@
 //! Text to [`Config`]. Opens no file and reads no environment: the caller hands the text in, and gets
-//! either a whole configuration or every fault in it. Modules in reading order.
+//! either a whole configuration or every fault in it. Read `model` first.
 
 pub mod lookup;
 pub mod model;

@@ -73,9 +73,10 @@ pub struct Facts {
     pub plain_under_key: Option<InvocationId>,
     /// The latest under the declared key, whoever asked.
     pub by_declared_key: Option<Known>,
-    /// The latest identical request of this action.
+    /// Of the identical requests of this action: an open one, else one that succeeded within `identical_within`, else the
+    /// latest.
     pub by_fingerprint: Option<Known>,
-    /// An effect on the same subject of this action that is in flight or unknown.
+    /// An effect in flight or unknown on the same subject of this action, or on one that may be the same thing.
     pub open_on_subject: Option<Known>,
     /// What `retry_of` names; `None` when there is no such invocation of this action.
     pub retry_target: Option<Known>,

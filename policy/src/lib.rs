@@ -1,7 +1,7 @@
 //! The law: every word, table and decision of Oncegate, as pure functions.
 //!
 //! Nothing here reads a clock, opens a socket or touches a file. Values come in, values go out; what may
-//! run, repeat, wait and settle is decided here and only here. Modules in reading order.
+//! run, repeat, wait and settle is decided here. Read `effect`, `admission`, `classify` and `reconcile` first.
 
 pub mod action;
 pub mod admission;

@@ -1,6 +1,6 @@
 //! Oncegate: what an AI agent writes is sent at most once, and what is not known is recorded as not known.
 //!
-//! Read [`pipeline`] first: one governed request, from top to bottom. The modules in reading order.
+//! Read [`pipeline`] first: one governed request, from top to bottom. Then `prepare`, `plan`, `reconciler` and `let_through`.
 
 pub mod asking;
 pub mod carried;

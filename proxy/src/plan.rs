@@ -34,7 +34,7 @@ pub struct Planning {
 /// Plans a request, reading the provider where the adapter needs it.
 ///
 /// # Errors
-/// `invalid_input`, `ambiguous`, `not_sent`-free refusals only: nothing was sent but reads.
+/// `invalid_input`, `ambiguous`, `credential_unavailable` or `undeclared`. Nothing but reads was sent.
 pub async fn plan(
     sidecar: &Arc<Sidecar>,
     snapshot: &Snapshot,

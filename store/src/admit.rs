@@ -220,8 +220,8 @@ fn admit(tx: &mut Tx<'_>, new: &NewEffect, entry: &mut Entry) -> Result<Inside, 
     }
 }
 
-/// Holds and event. Crash window: until the commit returns, no permit exists and no byte can leave; from
-/// then on a crash leaves a row that says `dispatching` with no living owner, which the sweep calls unknown.
+/// Writes the effect as `dispatching`, its holds and its event. Crash window: until the commit returns there is no permit, so
+/// no byte can leave; after it, a crash leaves a `dispatching` row without a living owner, which the sweep makes unknown.
 fn claim_new(tx: &mut Tx<'_>, new: &NewEffect, entry: &Entry, room: &Room) -> Result<Inside, Fault> {
     let now = entry.now;
     let key = insert::insert(tx, new, entry, None)?;

@@ -370,7 +370,7 @@ fn read(columns: &mut Columns<'_>) -> Result<ApprovalView, Fault> {
     })
 }
 
-/// The pending question of an effect, for what is dispatched without waiting for it.
+/// Whether a person has approved this effect.
 pub(crate) fn is_approved(connection: &Connection, effect: i64) -> Result<bool, Fault> {
     let mut statement = connection.prepare_cached("SELECT status FROM approval WHERE effect = ?1")?;
     let status: Option<String> = statement.query_row([effect], |found| found.get(0)).optional()?;

@@ -236,7 +236,7 @@ fn last_write(connection: &Connection, effect: i64) -> Result<Option<Timestamp>,
     Ok(at.map(Timestamp))
 }
 
-/// A hold that had not ended when its effect was still open.
+/// One effect's hold on one limit, in the limit's minor units.
 struct Held {
     limit: i64,
     amount: i64,
@@ -249,7 +249,7 @@ fn holds_of(connection: &Connection, effect: i64) -> Result<Vec<Held>, Fault> {
     })
 }
 
-/// Whether an effect is named that the record does not have, for refusals.
+/// The refusal of an effect whose dependency has not the outcome that it needs.
 pub(crate) fn unmet(on: &EffectId, needs: &str, stands: &str) -> Refusal {
     Refusal::naming(
         Code::DependencyUnmet,

@@ -2,7 +2,8 @@
 //!
 //! Everything that outlives a request is here: what was asked, what was claimed, what was seen, what is held.
 //! The rules themselves are in `oncegate-policy`; the database repeats the ones that must never break. The
-//! store sends nothing and asks no clock what time it is: time is handed in. Modules in reading order.
+//! store sends nothing and asks no clock what time it is: time is handed in. Read `admit`, `claim`, `record`, `settle`, `sweep` and
+//! `look` first.
 
 use std::path::PathBuf;
 use std::sync::Arc;
