@@ -210,6 +210,17 @@ impl Adapter {
         }
     }
 
+    /// For how long the provider deduplicates on the effect's own key, as the action says it now, in milliseconds.
+    #[must_use]
+    pub fn key_window_ms(&self) -> Option<u64> {
+        match self {
+            Self::StripeRefund(_) | Self::StripeWrite(_) => Some(stripe::REPLAY_WINDOW_MS),
+            Self::ResendEmail(_) => Some(resend_email::REPLAY_WINDOW_MS),
+            Self::GithubFile(_) | Self::GithubWrite(_) => None,
+            Self::Declared(declared) => declared.idempotency.as_ref().map(|(_, window_ms)| *window_ms),
+        }
+    }
+
     /// Top-level members that only shape the answer: with or without them, it is the same request.
     #[must_use]
     pub fn answer_members(&self) -> &'static [&'static str] {
@@ -231,6 +242,22 @@ impl Adapter {
             Self::ResendEmail(_) | Self::GithubFile(_) | Self::GithubWrite(_) | Self::Declared(_) => false,
         };
         test.then_some(("mode", "test"))
+    }
+
+    /// The same action in its provider's other mode, live for test and test for live, where there are two.
+    #[must_use]
+    pub fn in_the_other_mode(&self) -> Option<Self> {
+        match self {
+            Self::StripeRefund(refund) => {
+                let live = !refund.live;
+                Some(Self::StripeRefund(stripe_refund::StripeRefund { live, ..refund.clone() }))
+            }
+            Self::StripeWrite(write) => {
+                let live = !write.live;
+                Some(Self::StripeWrite(Box::new(stripe_write::StripeWrite { live, ..(**write).clone() })))
+            }
+            Self::ResendEmail(_) | Self::GithubFile(_) | Self::GithubWrite(_) | Self::Declared(_) => None,
+        }
     }
 
     /// Whether an effect can be looked for at all.

@@ -36,7 +36,7 @@ pub(crate) const KEY_HEADER: &str = "idempotency-key";
 const AGENT_TOKEN: &str = "oncegate/";
 const AGENT_HEADER: &str = "user-agent";
 /// <https://resend.com/docs/dashboard/emails/idempotency-keys>
-const REPLAY_WINDOW_MS: u64 = 24 * 60 * 60 * 1000;
+pub(crate) const REPLAY_WINDOW_MS: u64 = 24 * 60 * 60 * 1000;
 /// <https://resend.com/docs/dashboard/emails/tags>; one of them is ours.
 const MAX_TAGS: usize = 75;
 

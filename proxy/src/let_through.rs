@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use http::{HeaderMap, Method, Request, Uri};
 use oncegate_adapters::Adapter;
@@ -17,26 +17,31 @@ use oncegate_policy::exchange::{Exchange, NotSent};
 use oncegate_policy::id::EffectId;
 use oncegate_policy::refusal::{Code, Refusal};
 use oncegate_policy::template::Scope;
+use oncegate_policy::time::Timestamp;
+use oncegate_policy::url_template::Scheme;
 use oncegate_store::ready::{PreparedRequest, ReadyClaim};
-use oncegate_store::replay::{ReplayRefusal, Replaying};
-use oncegate_store::view::EffectView;
+use oncegate_store::replay::{self, ReplayRefusal, Replaying};
+use oncegate_store::view::{EffectView, StoredRequest};
 use oncegate_store::{Seen, StoreError};
 use serde_json::Value;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use crate::logged::Line;
 use crate::pipeline::{self, CONNECT_TIMEOUT, Way};
 use crate::said::{Answering, Said};
+use crate::secrets::Placed;
 use crate::state::{Sidecar, Snapshot};
 use crate::task;
-use crate::upstream::{self, Prepared};
-use crate::{adapting, inject, reconciler};
+use crate::upstream::dial::Destination;
+use crate::upstream::{self, Bounds, Prepared};
+use crate::{adapting, as_prepared, inject, reconciler};
 
 /// What became of an approved effect.
 pub enum LetThrough {
     /// It was sent; what is said of it comes through the channel.
     Sending(oneshot::Receiver<Said>),
-    /// A rule says no now; nothing was sent.
+    /// No; nothing was sent. It has ended, unless it is still ready: then it is put off.
     Refused(Refusal, Box<EffectView>),
     /// Somebody has claimed it, or nobody has approved it, or there is no such effect.
     NotReady,
@@ -51,7 +56,9 @@ pub async fn dispatch_ready(sidecar: &Arc<Sidecar>, id: &EffectId) -> Result<Let
     let snapshot = sidecar.snapshot();
     let (request, rules) = match rebuilt(sidecar, &snapshot, &kept).await {
         Ok(rebuilt) => rebuilt,
-        Err(refusal) => {
+        // What a person has said stands: a secret that cannot be had at this moment may be there at the next.
+        Err(Unmade::NotNow(refusal)) => return Ok(LetThrough::Refused(refusal, Box::new(kept.view))),
+        Err(Unmade::Never(refusal)) => {
             // It can no longer be sent as it was approved: that ends it, provably unsent.
             let ended = sidecar.store.reject_ready(id, refusal.clone(), sidecar.clock.now()).await?;
             return Ok(
@@ -116,6 +123,10 @@ pub async fn replay(sidecar: &Arc<Sidecar>, id: &EffectId, by: &CallerName) -> R
     {
         return Ok(Replayed::Refused(ReplayRefusal::Unsupported));
     }
+    let closes = kept.as_ref().zip(action).and_then(|(kept, (_, adapter))| closes_at(adapter, &kept.view));
+    if closes.is_some_and(|closes| closes <= sidecar.clock.now()) {
+        return Ok(Replayed::Refused(ReplayRefusal::WindowClosed));
+    }
     // Armed before it is recorded, so that a missing secret costs nothing. An effect whose request is erased is
     // refused by `begin_replay`, which knows why.
     let ready = match kept {
@@ -123,7 +134,9 @@ pub async fn replay(sidecar: &Arc<Sidecar>, id: &EffectId, by: &CallerName) -> R
         Some(kept) => match rebuilt(sidecar, &snapshot, &kept).await {
             Ok((Prepared { head: Err(proof), .. }, _)) => return Ok(Replayed::Unavailable(unminted(&proof))),
             Ok(ready) => Some(ready),
-            Err(refusal) => return Ok(Replayed::Unavailable(refusal)),
+            Err(Unmade::Never(refusal) | Unmade::NotNow(refusal)) => {
+                return Ok(Replayed::Unavailable(refusal));
+            }
         },
     };
     let (permit, ready) = match (sidecar.store.begin_replay(id, by, sidecar.clock.now()).await?, ready) {
@@ -137,7 +150,9 @@ pub async fn replay(sidecar: &Arc<Sidecar>, id: &EffectId, by: &CallerName) -> R
         // Recorded without bytes to send: the permit is dropped, the sweep closes the replay.
         (Replaying::Granted { .. }, None) => return Ok(Replayed::Refused(ReplayRefusal::Unsupported)),
     };
-    let (request, rules) = ready;
+    let (mut request, rules) = ready;
+    let left = closes.map(|closes| closes.since(sidecar.clock.now()));
+    request.bounds.begin_before = left.map(|left| Instant::now() + left);
     let sidecar = Arc::clone(sidecar);
     let id = id.clone();
     let task = task::start(async move {
@@ -179,6 +194,15 @@ fn reads_its_key(adapter: &Adapter, kept: &PreparedRequest) -> bool {
     }
 }
 
+/// When an unknown effect's key is not relied on any more, by what was declared when it was sent and by what is declared
+/// now: a window may have turned out to be shorter.
+fn closes_at(adapter: &Adapter, effect: &EffectView) -> Option<Timestamp> {
+    let Stage::Reconciling { .. } = effect.stage else { return None };
+    let sent_at = effect.claimed_at?;
+    let by_now = sent_at.plus(Duration::from_millis(adapter.key_window_ms()?));
+    Some(replay::closes_at(sent_at, effect.replay_until?.min(by_now)))
+}
+
 /// Whether the provider keeps no key of the answer that it gave: then the same bytes are a second write.
 fn is_forgotten(effect: &EffectView, failures_kept: Option<bool>) -> bool {
     let answered = effect.response.as_ref().map(|answer| answer.status);
@@ -200,62 +224,75 @@ fn unminted(proof: &NotSent) -> Refusal {
     Refusal::new(Code::CredentialUnavailable, sentence)
 }
 
+/// Why a kept request cannot be sent.
+enum Unmade {
+    /// It can never be sent as it was prepared.
+    Never(Refusal),
+    /// What it carries cannot be had now.
+    NotNow(Refusal),
+}
+
 /// The kept request with a fresh credential.
 async fn rebuilt(
     sidecar: &Arc<Sidecar>,
     snapshot: &Snapshot,
     kept: &PreparedRequest,
-) -> Result<(Prepared, classify::ResponseRules), Refusal> {
-    let gone = || {
-        let sentence = "The action or its host is no longer declared. Nothing was sent.";
-        Refusal::new(Code::Undeclared, sentence)
+) -> Result<(Prepared, classify::ResponseRules), Unmade> {
+    let undeclared = |what: &str| {
+        Unmade::Never(Refusal::new(
+            Code::Undeclared,
+            format!("The request cannot be sent as it was prepared: {what}. Nothing was sent."),
+        ))
     };
+    let gone = || undeclared("the action or its host is no longer declared");
     let (action, adapter) = snapshot.action(kept.view.action.as_str()).ok_or_else(gone)?;
     let authority = adapting::authority(action);
     let host = snapshot.host(&authority).ok_or_else(gone)?;
-    // What was approved, or sent before, was for the server that the action named then.
-    let uri: Uri = kept.request.url.parse().map_err(|_| gone())?;
-    let scheme = adapting::scheme(action);
-    let kept_for = uri.authority().map(|named| Authority::parse(named.as_str(), Some(scheme.default_port())));
-    if uri.scheme_str() != Some(scheme.as_str()) || kept_for != Some(Ok(authority.clone())) {
-        return Err(gone());
-    }
+    let memory: Value = serde_json::from_str(&kept.memory).unwrap_or_default();
+    as_prepared::still_there(action, adapter, &kept.view, &memory)
+        .map_err(|elsewhere| undeclared(elsewhere.what()))?;
     // And under the secrets that were named then. Effects that are older than this record are taken as they are.
     let names = adapting::secret_names(Some(host), action);
     if kept.view.credential.as_ref().is_some_and(|then| *then != names) {
         let sentence = "The secrets that this was prepared with are not those that are declared for it now. Nothing was sent.";
-        return Err(Refusal::new(Code::CredentialUnavailable, sentence));
+        return Err(Unmade::Never(Refusal::new(Code::CredentialUnavailable, sentence)));
     }
-    let memory: Value = serde_json::from_str(&kept.memory).unwrap_or_default();
     let scope = Scope {
         input: &memory["input"],
         effect_id: Some(kept.view.id.as_str()),
         effect_key: Some(&kept.view.provider_key),
         response: None,
     };
-    let mut placed = inject::placed(sidecar, snapshot, host, Some(action), &authority, Some(scope)).await?;
+    let placed = inject::placed(sidecar, snapshot, host, Some(action), &authority, Some(scope)).await;
+    let placed = placed.map_err(Unmade::NotNow)?;
+    let to = (&authority, adapting::scheme(action));
+    let over = (snapshot.destination(&authority, host), snapshot.bounds());
+    let request = armed(&kept.request, to, placed, over, sidecar.clock.system()).map_err(Unmade::Never)?;
+    Ok((request, adapter.response_rules().clone()))
+}
+
+/// A kept request with a credential in it, as the first try has it: what is not kept, the pipeline sets. A
+/// signature is of this moment.
+fn armed(
+    kept: &StoredRequest,
+    to: (&Authority, Scheme),
+    mut placed: Placed,
+    (destination, bounds): (Arc<Destination>, Bounds),
+    now: SystemTime,
+) -> Result<Prepared, Refusal> {
+    let unsendable =
+        || Refusal::new(Code::InvalidRequest, "The kept request cannot be sent. Nothing was sent.");
     let mut scrubber = std::mem::take(&mut placed.scrubber);
     let lent = std::mem::take(&mut placed.lent);
     let (signer, unminted) = (placed.signer.take(), placed.unminted.take());
-    let unsendable =
-        || Refusal::new(Code::InvalidRequest, "The kept request cannot be sent. Nothing was sent.");
+    let uri: Uri = kept.url.parse().map_err(|_| unsendable())?;
     let target = uri.path_and_query().map_or("/", |target| target.as_str());
-    let method = Method::from_bytes(kept.request.method.as_bytes()).map_err(|_| unsendable())?;
+    let method = Method::from_bytes(kept.method.as_bytes()).map_err(|_| unsendable())?;
     let request = Request::builder().method(method).uri(target).body(()).map_err(|_| unsendable())?;
-    let to = (&authority, scheme);
-    let mut head = inject::outgoing(request, &HeaderMap::new(), &kept.request.headers, &[], to, placed)?;
-    // As the first try has it: what is not kept, the pipeline sets. A signature is of this moment.
-    let sealing = (signer.as_ref(), &mut scrubber);
-    inject::finish(&mut head, &kept.request.body, to, sealing, sidecar.clock.system())?;
-    let request = Prepared {
-        destination: snapshot.destination(&authority, host),
-        head: unminted.map_or(Ok(head), Err),
-        body: kept.request.body.clone().into(),
-        scrubber,
-        lent,
-        bounds: snapshot.bounds(),
-    };
-    Ok((request, adapter.response_rules().clone()))
+    let mut head = inject::outgoing(request, &HeaderMap::new(), &kept.headers, &[], to, placed)?;
+    inject::finish(&mut head, &kept.body, to, (signer.as_ref(), &mut scrubber), now)?;
+    let head = unminted.map_or(Ok(head), Err);
+    Ok(Prepared { destination, head, body: kept.body.clone().into(), scrubber, lent, bounds })
 }
 
 /// What is approved and not yet sent, and what nobody decided in time: part of every pass of the reconciler, so that
@@ -280,8 +317,15 @@ pub async fn pass(sidecar: &Arc<Sidecar>) -> Result<bool, StoreError> {
                 done += 1;
                 tracing::info!(effect.id = %id, "approved; on its way");
             }
+            Ok(LetThrough::Refused(refusal, view)) if matches!(view.stage, Stage::Ready) => {
+                // Where its secret cannot be had, others have their turn before it is tried again.
+                if refusal.code != Code::Halted && !reconciler::rest(sidecar, id) {
+                    return Ok(false);
+                }
+                tracing::warn!(effect.id = %id, code = refusal.code.word(), "approved, and cannot be sent now");
+            }
             Ok(LetThrough::Refused(refusal, _)) => {
-                done += usize::from(refusal.code != Code::Halted);
+                done += 1;
                 tracing::warn!(effect.id = %id, code = refusal.code.word(), "approved, and refused when it was to be sent");
             }
             Ok(LetThrough::NotReady) => {}

@@ -2,12 +2,14 @@
 //!
 //! Read [`pipeline`] first: one governed request, from top to bottom. Then `prepare`, `plan`, `reconciler` and `let_through`.
 
+pub mod as_prepared;
 pub mod asking;
 pub mod carried;
 pub mod drill;
 pub mod editions;
 pub mod front;
 pub mod git;
+pub mod in_flight;
 pub mod inject;
 pub mod invoking;
 mod lapsing;

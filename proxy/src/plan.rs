@@ -139,22 +139,27 @@ pub(crate) fn identify(
     Ok(admission::Asked {
         caller_key: caller_key(adapter, asking)?,
         declared_key,
-        fingerprint: fingerprint(action, adapter, asking, plan),
+        fingerprint: fingerprint(action, adapter, &asking.input, &plan.fingerprint_scope),
         identical_within: action.identical_within,
         retry_of: asking.links.retry_of.clone(),
     })
 }
 
 /// What the request says, without the key (a library makes a new one for each try) and without what only shapes the
-/// answer.
-fn fingerprint(action: &Action, adapter: &Adapter, asking: &Asking, plan: &Plan) -> Fingerprint {
+/// answer. `scope` is what makes the same words another request, beside the mode of the action.
+pub(crate) fn fingerprint(
+    action: &Action,
+    adapter: &Adapter,
+    input: &Value,
+    scope: &[(String, String)],
+) -> Fingerprint {
     let left_out =
         |name: &str| adapter.key_member() == Some(name) || adapter.answer_members().contains(&name);
     let world = adapter.world().map(|(name, value)| (name.to_owned(), value.to_owned()));
-    let scope: Vec<_> = plan.fingerprint_scope.iter().cloned().chain(world).collect();
+    let scope: Vec<_> = scope.iter().cloned().chain(world).collect();
     let of = |input: &Value| Fingerprint::of(action.name.as_str(), input, &scope);
-    match asking.input.as_object().filter(|members| members.keys().any(|name| left_out(name))) {
-        None => of(&asking.input),
+    match input.as_object().filter(|members| members.keys().any(|name| left_out(name))) {
+        None => of(input),
         Some(members) => {
             let mut said = members.clone();
             said.retain(|name, _| !left_out(name));

@@ -22,7 +22,7 @@ use tokio::sync::watch;
 use crate::listener::stopped;
 use crate::state::{Sidecar, Snapshot};
 use crate::task::{self, Work};
-use crate::{adapting, durable, lapsing, let_through, load, read, upstream};
+use crate::{adapting, as_prepared, durable, lapsing, let_through, load, read, upstream};
 
 /// The reconciler wakes at least this often: interrupted dispatches are swept then.
 const WAKE_EVERY: Duration = Duration::from_secs(15);
@@ -206,13 +206,16 @@ async fn confirm(sidecar: &Arc<Sidecar>, snapshot: &Snapshot) -> Result<bool, St
 /// # Errors
 /// The error itself, where it is not known to concern this effect alone.
 pub(crate) fn put_off(sidecar: &Arc<Sidecar>, id: &EffectId, error: StoreError) -> Result<(), StoreError> {
-    let how_long = longest_wait(sidecar).max(WAKE_AFTER_FAILURE_MIN);
-    let rests = sidecar.put_off.rest(id.clone(), how_long);
-    if !rests || !error.concerns_one() {
+    if !rest(sidecar, id) || !error.concerns_one() {
         return Err(error);
     }
     tracing::error!(effect.id = %id, error = upstream::chain(&error), "the reconciler leaves an effect alone for a while");
     Ok(())
+}
+
+/// Leaves an effect alone for a while. `false` when that is done with too many already.
+pub(crate) fn rest(sidecar: &Arc<Sidecar>, id: &EffectId) -> bool {
+    sidecar.put_off.rest(id.clone(), longest_wait(sidecar).max(WAKE_AFTER_FAILURE_MIN))
 }
 
 /// Looks at once, because somebody asked.
@@ -261,6 +264,9 @@ pub async fn look(sidecar: &Arc<Sidecar>, snapshot: &Snapshot, due: &LookDue) ->
     let Ok(memory) = serde_json::from_str::<Value>(&due.memory) else {
         return unreadable("what was remembered of it cannot be read");
     };
+    if let Err(elsewhere) = as_prepared::still_there(action, adapter, &due.view, &memory) {
+        return unreadable(elsewhere.what());
+    }
     let headers: Vec<(String, String)> =
         serde_json::from_value(memory["headers"].clone()).unwrap_or_default();
     // What a refusal names is somebody else's, such as the object that was there already.

@@ -260,8 +260,9 @@ pub fn is_ours_or_hint(name: &str) -> bool {
 #[must_use]
 pub fn outcome_word(stage: &Stage) -> &'static str {
     match stage {
-        Stage::AwaitingApproval { .. } => "pending_approval",
-        Stage::Ready | Stage::Dispatching { .. } | Stage::Reconciling { .. } => "unknown",
+        // Approved and not sent: nothing can have been applied.
+        Stage::AwaitingApproval { .. } | Stage::Ready => "pending_approval",
+        Stage::Dispatching { .. } | Stage::Reconciling { .. } => "unknown",
         Stage::Settled(settlement) => match settlement.result {
             SettledResult::Confirmed | SettledResult::Acknowledged => "succeeded",
             SettledResult::Failed => "failed",

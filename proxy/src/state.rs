@@ -1,6 +1,6 @@
 //! What every part of a running sidecar shares, and the snapshot of the configuration that one request keeps.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -12,18 +12,18 @@ use oncegate_config::model::{Action, Caller, Config, Host};
 use oncegate_policy::action::ActionName;
 use oncegate_policy::authority::Authority;
 use oncegate_policy::caller::CallerName;
-use oncegate_policy::id::EffectId;
 use oncegate_policy::router::Router;
 use oncegate_policy::time::Timestamp;
-use oncegate_store::{EffectView, Store};
+use oncegate_store::Store;
 use subtle::ConstantTimeEq;
 use thiserror::Error;
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use ulid::Ulid;
 
 use crate::clock::Clock;
 use crate::control::tls::{self, ControlTlsError};
 use crate::editions::Editions;
+use crate::in_flight::InFlight;
 use crate::metrics::Metrics;
 use crate::own::Ports;
 use crate::probe::Probes;
@@ -285,10 +285,12 @@ impl Snapshot {
     /// The bounds of one exchange.
     #[must_use]
     pub fn bounds(&self) -> upstream::Bounds {
+        let proxy = &self.config.proxy;
         upstream::Bounds {
-            upstream_timeout: self.config.proxy.upstream_timeout,
-            max_response_body: self.config.proxy.max_response_body,
-            reuse_idle_within: self.config.proxy.reuse_idle_within,
+            upstream_timeout: proxy.upstream_timeout,
+            max_response_body: proxy.max_response_body,
+            reuse_idle_within: proxy.reuse_idle_within,
+            begin_before: None,
         }
     }
 }
@@ -353,42 +355,6 @@ impl Sidecar {
         }
         let known = self.run_tokens.caller(presented);
         known.filter(|caller| snapshot.living_caller(caller, now).is_some())
-    }
-}
-
-/// Effects of this process that are on their way, so that a duplicate can wait for the first one's answer.
-#[derive(Default)]
-pub struct InFlight(Mutex<HashMap<EffectId, watch::Sender<Option<EffectView>>>>);
-
-impl InFlight {
-    /// Announces an effect before its claim is committed, so that whoever finds the row has somebody to wait for.
-    /// `false` when it is announced already.
-    pub fn enter(&self, effect: &EffectId) -> bool {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let fresh = !known.contains_key(effect);
-        if fresh {
-            known.insert(effect.clone(), watch::Sender::new(None));
-        }
-        fresh
-    }
-
-    /// Tells whoever waits what became of it, and forgets it.
-    pub fn leave(&self, effect: &EffectId, view: Option<&EffectView>) {
-        let sender = self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(effect);
-        // Nobody can begin to wait any more, and mostly nobody does.
-        if let Some(sender) = sender.filter(|sender| sender.receiver_count() > 0) {
-            sender.send_replace(view.cloned());
-        }
-    }
-
-    /// Waits until something is told of the effect; `None` at once when nobody is on it.
-    pub async fn join(&self, effect: &EffectId) -> Option<EffectView> {
-        let mut told = {
-            let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            known.get(effect)?.subscribe()
-        };
-        // An error means that the sender went without a word: the record knows better.
-        told.wait_for(Option::is_some).await.ok()?.clone()
     }
 }
 

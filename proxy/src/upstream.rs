@@ -75,6 +75,8 @@ pub struct Bounds {
     pub max_response_body: usize,
     /// How long a kept-alive connection may have been idle.
     pub reuse_idle_within: Duration,
+    /// The first byte leaves before then, or none does: what a replay relies on ends.
+    pub begin_before: Option<Instant>,
 }
 
 /// A dispatch on its way: the permit is spent, the claim is what `record` needs.
@@ -181,6 +183,9 @@ async fn exchange(
 ) -> Exchange {
     let deadline = Instant::now() + prepared.bounds.upstream_timeout;
     let response = loop {
+        if prepared.bounds.begin_before.is_some_and(|end| Instant::now() >= end) {
+            return Exchange::NotSent(NotSent::Connect("it took too long to begin in time".to_owned()));
+        }
         match first_bytes(&mut link, request, deadline).await {
             First::Head(response) => break response,
             First::Lost(loss) => return Exchange::Lost(loss),

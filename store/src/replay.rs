@@ -1,6 +1,8 @@
 //! Sending the very same bytes again, under the key that the provider deduplicates on. Recorded before it is
 //! sent, one at a time, only while the effect is unknown and the provider still remembers the key.
 
+use std::time::Duration;
+
 use oncegate_policy::caller::CallerName;
 use oncegate_policy::classify::Verdict;
 use oncegate_policy::effect::Stage;
@@ -26,6 +28,16 @@ const RECORD: Step = Step::new("record a replay").failing_at("before_record_comm
 /// Statuses that a provider gives before it has looked at the key: they say nothing of the first try. A failure
 /// drawn from them would free money that may be gone.
 const SAYS_NOTHING: [u16; 5] = [401, 403, 407, 425, 429];
+
+/// A replay's first byte leaves this long before the provider may have forgotten the key: two clocks never quite agree, and
+/// it takes its time to arrive. For a short window it is a tenth of it.
+const CLOSES_BEFORE_MAX: Duration = Duration::from_secs(60);
+
+/// When a key that was used at `claimed_at`, and is remembered `until` then, is not relied on any more.
+#[must_use]
+pub fn closes_at(claimed_at: Timestamp, until: Timestamp) -> Timestamp {
+    until.minus(CLOSES_BEFORE_MAX.min(until.since(claimed_at) / 10))
+}
 
 /// Why there is no replay.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -171,7 +183,7 @@ fn refusal(
     if !matches!(view.stage, Stage::Reconciling { .. }) {
         return Ok(Some(ReplayRefusal::NotUnknown));
     }
-    if until <= now {
+    if closes_at(view.claimed_at.unwrap_or(view.created_at), until) <= now {
         return Ok(Some(ReplayRefusal::WindowClosed));
     }
     if let Some(reason) = facts::halted(tx.connection)? {

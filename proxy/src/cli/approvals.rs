@@ -169,12 +169,9 @@ fn written(decided: &DecidedJson) -> String {
         rows.push(("effect", invocation.effect_id.clone().unwrap_or_default()));
         rows.push(("outcome", outcome(invocation)));
         rows.extend(invocation.error.clone().map(|error| ("why", error)));
-        if is_put_off(invocation) {
+        if let Some(what) = put_off_until(invocation) {
             let id = &decided.approval.id;
-            rows.push((
-                "then",
-                format!("sent when writes are resumed; `oncegate deny {id}` stops it before"),
-            ));
+            rows.push(("then", format!("sent when {what}; `oncegate deny {id}` stops it before")));
         }
     }
     facts(&rows)
@@ -192,8 +189,8 @@ fn outcome(invocation: &InvocationJson) -> String {
 fn exit_of(invocation: &InvocationJson) -> Exit {
     match (invocation.status.as_str(), &invocation.decision) {
         ("succeeded", _) => Exit::Done,
-        // Under a halt it waits, and is sent after it.
-        _ if is_put_off(invocation) => Exit::Waiting,
+        // Under a halt, or without its secret, it waits, and is sent after that.
+        _ if put_off_until(invocation).is_some() => Exit::Waiting,
         // A rule said no when it was to be sent, for good.
         (_, Some(_)) => Exit::Refused,
         ("failed", None) => Exit::Failed,
@@ -201,10 +198,13 @@ fn exit_of(invocation: &InvocationJson) -> Exit {
     }
 }
 
-/// Approved under a halt: nothing is sent now, and it is when writes are resumed.
-fn is_put_off(invocation: &InvocationJson) -> bool {
-    let halted = invocation.decision.as_ref().is_some_and(|decision| decision.code == Code::Halted.word());
-    halted && invocation.status == "running"
+/// Approved, and nothing is sent now: it is when writes are resumed, or when its secret can be had.
+fn put_off_until(invocation: &InvocationJson) -> Option<&'static str> {
+    let decision = invocation.decision.as_ref().filter(|_| invocation.status == "running")?;
+    Some(match decision.code == Code::Halted.word() {
+        true => "writes are resumed",
+        false => "its secret can be had",
+    })
 }
 
 #[cfg(test)]

@@ -259,6 +259,7 @@ impl Errand {
         crate::inject::set_length(&mut head, form.len());
         let form = Bytes::copy_from_slice(form.as_bytes());
         let bounds = Bounds {
+            begin_before: None,
             upstream_timeout: MINT_TIMEOUT,
             max_response_body: ANSWER_BYTES_MAX,
             reuse_idle_within: Duration::ZERO,
