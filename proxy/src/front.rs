@@ -101,6 +101,7 @@ async fn read(
             let body = Passing::Whole(body.unwrap_or_default());
             Box::pin(passthrough::forward(sidecar, snapshot, host, action, head, body)).await
         }
+        Meaning::Governed(named) if git::is_probe(&head, &named.body) => Ok(git::probed()),
         Meaning::Governed(named) => {
             receive::readable(&head.headers)?;
             let links = Links::of_headers(&head.own)?;

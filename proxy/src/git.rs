@@ -2,9 +2,10 @@
 //! status; so the sentence goes where git does print it. Code, outcome and effect stand in the headers as ever.
 
 use bytes::Bytes;
-use http::header::CONTENT_TYPE;
-use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 
+use crate::receive::Head;
 use crate::respond::Sentence;
 use crate::upstream::{Body, whole};
 
@@ -17,6 +18,8 @@ const LENGTH_BYTES: usize = 4;
 const FATAL: u8 = 3;
 /// Of a sentence, so that a packet holds it (65,520 bytes).
 const SENTENCE_BYTES_MAX: usize = 4096;
+/// A flush packet: it ends a list, and alone it is the list of nothing.
+const FLUSH: &[u8] = b"0000";
 
 /// What git asks for over HTTP (<https://git-scm.com/docs/http-protocol>).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,10 +38,30 @@ impl Asked {
         if request.method() == Method::GET && uri.path().ends_with("/info/refs") && service {
             return Some(Self::Discovery);
         }
-        let push = request.headers().get(CONTENT_TYPE).is_some_and(|media| media == PUSH);
-        let push = push && uri.path().ends_with("/git-receive-pack");
-        (request.method() == Method::POST && push).then_some(Self::Push)
+        is_push(request.method(), uri.path(), request.headers()).then_some(Self::Push)
     }
+}
+
+fn is_push(method: &Method, path: &str, headers: &HeaderMap) -> bool {
+    let media = headers.get(CONTENT_TYPE).is_some_and(|media| media == PUSH);
+    method == Method::POST && media && path.ends_with("/git-receive-pack")
+}
+
+/// Whether it is what git sends before a push of more than `http.postBuffer` (1 MiB): the same request with a flush
+/// packet alone, to learn how to show who it is before it streams the pack. It updates nothing, and servers report
+/// nothing on it. Recorded, it would be an effect of which nobody could ever say whether it was applied.
+#[must_use]
+pub fn is_probe(head: &Head, body: &[u8]) -> bool {
+    body == FLUSH && is_push(&head.method, head.path.as_str(), &head.headers)
+}
+
+/// The answer to a probe, as git's servers give it. The push comes behind it and is judged.
+#[must_use]
+pub fn probed() -> Response<Body> {
+    let mut response = Response::new(whole(Bytes::new()));
+    response.headers_mut().insert(CONTENT_TYPE, PUSH_RESULT);
+    response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(0));
+    response
 }
 
 /// An answer of ours as git shows it; a provider's answer as it is.
@@ -69,7 +92,7 @@ fn fatal(sentence: &str) -> Vec<u8> {
     let mut packet = format!("{length:04x}").into_bytes();
     packet.push(FATAL);
     packet.extend_from_slice(said);
-    packet.extend_from_slice(b"0000");
+    packet.extend_from_slice(FLUSH);
     packet
 }
 
