@@ -2,6 +2,7 @@
 //! added and, if the provider echoes it, taken out again.
 
 mod frames;
+mod sending;
 mod splice;
 mod streaming;
 pub mod trailers;
@@ -9,7 +10,6 @@ pub mod websocket;
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header};
@@ -30,14 +30,9 @@ use crate::sigv4::{Payload, Signer};
 use crate::state::{Sidecar, Snapshot};
 use crate::unpack::{self, Packing, Unpacker};
 use crate::upstream::dial::Destination;
-use crate::upstream::link::Link;
-use crate::upstream::{Body, chain, no_body, whole};
+use crate::upstream::{Body, no_body, whole};
+use sending::Broken;
 use streaming::{MovedBy, Sending, Streaming, WithoutTrailers};
-
-/// Idle connections of any age within the pool's own bound will do for a read: a re-sent read does no harm.
-const IDLE_FOR_READS: Duration = Duration::from_secs(30);
-/// Resolve, connect and TLS.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The body of a request that is passed on.
 pub enum Passing {
@@ -110,7 +105,8 @@ pub async fn forward(
         request.headers_mut().insert(header::TE, HeaderValue::from_static("trailers"));
         request.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("te"));
     }
-    match send(sidecar, &way, request.map(|()| body)).await {
+    let reuse = snapshot.config.proxy.reuse_idle_within;
+    match sending::send(sidecar, &way, request.map(|()| body), reuse).await {
         // Nobody asked for another protocol: `Upgrade` is not passed on.
         Ok((response, _)) if response.status().is_informational() => lost(is_write(&head), snapshot, &head),
         Ok((response, link)) => {
@@ -123,7 +119,7 @@ pub async fn forward(
 }
 
 fn is_write(head: &Head) -> bool {
-    ![Method::GET, Method::HEAD, Method::OPTIONS].contains(&head.method)
+    !sending::only_reads(&head.method)
 }
 
 /// The head of a request as it leaves, with the credential. The agent's fields are moved into it.
@@ -309,62 +305,3 @@ fn set_framing(request: &mut Request<()>, body: &Passing) {
 
 /// Says of an answer of ours that it comes from the record.
 const REPLAY: HeaderName = HeaderName::from_static(respond::REPLAY_HEADER);
-
-/// How passing on ended without an answer.
-enum Broken {
-    /// Nothing left.
-    NotSent(Refusal),
-    /// Something may have left.
-    Lost,
-}
-
-/// Sends on an idle connection if there is one; if it hands the request back unsent, on a fresh one.
-async fn send(
-    sidecar: &Arc<Sidecar>,
-    way: &Way,
-    request: Request<Body>,
-) -> Result<(Response<Incoming>, Link), Broken> {
-    let sent = send_to(sidecar, &way.destination, request).await;
-    if sent.as_ref().is_ok_and(|(response, _)| response.status() == StatusCode::UNAUTHORIZED) {
-        way.lent.turned_away();
-    }
-    sent
-}
-
-async fn send_to(
-    sidecar: &Arc<Sidecar>,
-    destination: &Arc<Destination>,
-    request: Request<Body>,
-) -> Result<(Response<Incoming>, Link), Broken> {
-    let unreachable = |cause: String| {
-        tracing::info!(cause, host = %destination.authority, "a request could not be passed on");
-        Broken::NotSent(Refusal::new(
-            Code::NotSent,
-            "The provider could not be reached. Nothing was applied.",
-        ))
-    };
-    let lost = |cause: String| {
-        tracing::info!(cause, host = %destination.authority, "the answer to a request that was passed on is lost");
-        Broken::Lost
-    };
-    let mut request = request;
-    if let Some(mut link) = sidecar.pool.take(destination, IDLE_FOR_READS) {
-        match link.send(request).await {
-            Ok(response) => return Ok((response, link)),
-            Err(mut error) => match error.take_message() {
-                Some(unsent) => request = unsent,
-                None => return Err(lost(chain(error.error()))),
-            },
-        }
-    }
-    let mut link = Box::pin(sidecar.pool.dial(destination, CONNECT_TIMEOUT))
-        .await
-        .map_err(|proof| unreachable(format!("{}: {}", proof.step(), proof.cause())))?;
-    match link.send(request).await {
-        Ok(response) => Ok((response, link)),
-        Err(mut error) => match error.take_message() {
-            Some(_) => Err(unreachable(chain(error.error()))),
-            None => Err(lost(chain(error.error()))),
-        },
-    }
-}

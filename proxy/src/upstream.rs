@@ -8,6 +8,7 @@
 pub mod address;
 mod answer;
 pub mod dial;
+pub mod first;
 pub mod link;
 pub mod pool;
 pub mod wire;
@@ -18,9 +19,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::Request;
 use http_body_util::{BodyExt, Empty, Full};
-use hyper::body::Incoming;
 use oncegate_policy::exchange::{Exchange, Loss, NotSent, Phase};
 use oncegate_store::{Claim, DispatchPermit, PlainClaim, PlainPermit, ReplayClaim, ReplayPermit};
 use tokio::time::Instant;
@@ -29,6 +29,7 @@ use crate::scrub::Scrubber;
 use crate::secrets::Lent;
 use crate::task;
 use dial::Destination;
+use first::First;
 use link::Link;
 use pool::Pool;
 
@@ -186,9 +187,12 @@ async fn exchange(
         if prepared.bounds.begin_before.is_some_and(|end| Instant::now() >= end) {
             return Exchange::NotSent(NotSent::Connect("it took too long to begin in time".to_owned()));
         }
-        match first_bytes(&mut link, request, deadline).await {
+        let first = tokio::time::timeout_at(deadline, First::over(&mut link, request)).await;
+        match first.unwrap_or_else(|_| First::Lost("no answer within upstream_timeout".to_owned())) {
             First::Head(response) => break response,
-            First::Lost(loss) => return Exchange::Lost(loss),
+            First::Lost(cause) => {
+                return Exchange::Lost(Loss { phase: Phase::AwaitingHead, cause, status: None });
+            }
             First::HandedBack(unsent, cause) if link.reused => {
                 // 0 bytes left on the idle connection; a fresh one serves the same, single dispatch.
                 match Box::pin(pool.dial(&prepared.destination, CONNECT_AGAIN)).await {
@@ -213,34 +217,6 @@ async fn exchange(
 
 /// For the fresh connection after an idle one turned out closed.
 const CONNECT_AGAIN: Duration = Duration::from_secs(5);
-
-enum First {
-    Head(Response<Incoming>),
-    /// The request as it was, and why.
-    HandedBack(Box<Request<Body>>, String),
-    Lost(Loss),
-}
-
-async fn first_bytes(link: &mut Link, request: Request<Body>, deadline: Instant) -> First {
-    let lost = |cause: String| First::Lost(Loss { phase: Phase::AwaitingHead, cause, status: None });
-    if let Err(error) = link.ready().await {
-        return First::HandedBack(Box::new(request), chain(&error));
-    }
-    match tokio::time::timeout_at(deadline, link.send(request)).await {
-        Err(_) => lost("no answer within upstream_timeout".to_owned()),
-        Ok(Ok(response)) => First::Head(response),
-        Ok(Err(mut error)) => {
-            // Handed back proves that nothing was sent; not handed back proves nothing at all. The counter under
-            // TLS is a second witness: with a single byte written, "handed back" is not believed.
-            let unsent = error.take_message().filter(|_| link.written.bytes() == link.written_before);
-            let cause = chain(error.error());
-            match unsent {
-                Some(unsent) => First::HandedBack(Box::new(unsent), cause),
-                None => lost(cause),
-            }
-        }
-    }
-}
 
 /// An error and everything behind it, in one line.
 #[must_use]

@@ -20,10 +20,11 @@ use oncegate_policy::admission;
 use oncegate_policy::caller::Scope;
 use oncegate_policy::refusal::{Code, Refusal};
 
+use super::Leaving;
 use super::frames::Frames;
+use super::sending::{self, Broken};
 use super::splice::splice;
 use super::streaming::{MovedBy, Sending};
-use super::{Broken, Leaving};
 use crate::front::Standing;
 use crate::listener::stopped;
 use crate::pipeline;
@@ -96,7 +97,9 @@ pub async fn open(
     let Leaving { mut request, scrubber, way, .. } = leaving;
     request.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
     request.headers_mut().insert(header::UPGRADE, HeaderValue::from_static("websocket"));
-    let (response, link) = match super::send(sidecar, &way, request.map(|()| whole(Bytes::new()))).await {
+    let request = request.map(|()| whole(Bytes::new()));
+    let reuse = snapshot.config.proxy.reuse_idle_within;
+    let (response, link) = match sending::send(sidecar, &way, request, reuse).await {
         Ok(sent) => sent,
         Err(Broken::NotSent(refusal)) => return Err(refusal),
         Err(Broken::Lost) => return super::lost(false, snapshot, &head),

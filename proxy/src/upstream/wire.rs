@@ -1,6 +1,6 @@
-//! A stream that counts what was written to it, above TLS.
+//! A stream that counts what was written to it and read from it, above TLS.
 //!
-//! The count is a witness beside hyper's own word: it says whether a byte of a request was handed to the TLS
+//! The count of what was written is a witness beside hyper's own word: it says whether a byte of a request was handed to the TLS
 //! layer or the kernel.
 
 use std::io;
@@ -27,6 +27,8 @@ struct Counts {
     /// Something was written, or tried, and whoever writes has not seen it all out: the HTTP library flushes once it has
     /// nothing left.
     under_way: AtomicBool,
+    /// Bytes that were read.
+    heard: AtomicU64,
 }
 
 impl Written {
@@ -40,6 +42,12 @@ impl Written {
     #[must_use]
     pub fn is_out(&self) -> bool {
         !self.0.under_way.load(Ordering::SeqCst)
+    }
+
+    /// Bytes that came from the other side so far.
+    #[must_use]
+    pub fn heard(&self) -> u64 {
+        self.0.heard.load(Ordering::SeqCst)
     }
 }
 
@@ -63,7 +71,13 @@ impl AsyncRead for Counting {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_read(cx, buf)
+        let before = buf.filled().len();
+        let polled = Pin::new(&mut self.inner).poll_read(cx, buf);
+        let read = buf.filled().len().saturating_sub(before);
+        if read > 0 {
+            self.written.0.heard.fetch_add(u64::try_from(read).unwrap_or(u64::MAX), Ordering::SeqCst);
+        }
+        polled
     }
 }
 
