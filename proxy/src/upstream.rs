@@ -9,6 +9,7 @@ pub mod address;
 mod answer;
 pub mod dial;
 pub mod first;
+mod last;
 pub mod link;
 pub mod pool;
 pub mod wire;

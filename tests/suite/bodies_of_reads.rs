@@ -125,6 +125,61 @@ fn a_body_of_a_governed_delete_never_answers_another_write() {
     assert_eq!(writes[1].head.field("connection"), None);
 }
 
+/// A place that leaves the body of a POST unread, as error pages and redirects do: what stands in it is answered later, and
+/// that is nobody's answer.
+#[test]
+fn a_body_that_begins_as_a_request_never_answers_a_governed_write() {
+    let provider = Provider::tls(&[DESK]);
+    let legacy =
+        format!("[actions.old]\nmethod = \"POST\"\nurl = \"https://{DESK}/legacy\"\ngoverned = false\n");
+    let home = Home::new(&desk_conf(provider.addr()).with(&legacy));
+    let sidecar = home.serve();
+    for framed in [false, true] {
+        let slow = Gate::default();
+        provider.on_write(unread());
+        provider.on_read(Reply::json("404 Not Found", "{}").after(&slow));
+        let length = WHOLE_REQUEST.len();
+        let (framing, body) = if framed {
+            ("Transfer-Encoding: chunked".to_owned(), format!("{length:x}\r\n{WHOLE_REQUEST}\r\n0\r\n\r\n"))
+        } else {
+            (format!("Content-Length: {length}"), WHOLE_REQUEST.to_owned())
+        };
+        let mut tunnel = sidecar.billing().tunnel(DESK);
+        let head =
+            format!("POST /legacy HTTP/1.1\r\nHost: {DESK}\r\nContent-Type: text/plain\r\n{framing}\r\n\r\n");
+        tunnel.send(format!("{head}{body}").as_bytes()).unwrap();
+        assert_eq!(tunnel.answer().unwrap().status, 200);
+        let mut other = sidecar.billing().tunnel(DESK);
+        other.start(&Ask::json("/v1/tickets", &ticket(&framed.to_string())));
+        let tickets = if framed { 2 } else { 1 };
+        provider.record().wait_for("the ticket", |seen| {
+            let whole = seen.iter().filter(|request| request.target == "/v1/tickets" && request.complete);
+            whole.count() == tickets
+        });
+        slow.open();
+        let answer = other.answer().unwrap();
+        assert_eq!(answer.status, 200, "{answer:?}");
+        assert_eq!(home.effect(&answer.effect())["outcome"], json!("succeeded"));
+        let seen = provider.record().writes();
+        assert_ne!(seen[seen.len() - 1].connection, seen[seen.len() - 2].connection, "{framed}");
+    }
+}
+
+/// A provider may know who speaks by the connection (RFC 4559): nobody else speaks on it.
+#[test]
+fn a_connection_that_somebody_has_authenticated_is_nobody_else_s() {
+    let provider = Provider::tls(&[DESK]);
+    let home = Home::new(&desk_conf(provider.addr()));
+    let sidecar = home.serve();
+    for scheme in ["Negotiate YII=", "ntlm TlRM"] {
+        for asked in [Ask::get("/v1/mine").field("Authorization", scheme), Ask::get("/v1/next")] {
+            assert_eq!(ask(&sidecar, &asked).status, 200);
+        }
+        let seen = provider.record().requests();
+        assert_ne!(seen[seen.len() - 1].connection, seen[seen.len() - 2].connection, "{scheme}");
+    }
+}
+
 /// The governed write arrives while the answer to what stood in the body is still held back.
 fn own_answer(sidecar: &Sidecar, home: &Home, provider: &Provider, slow: &Gate) {
     let mut tunnel = sidecar.billing().tunnel(DESK);

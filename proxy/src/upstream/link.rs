@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
+use http::{Request, Response};
 use hyper::body::{Body as _, Frame, Incoming};
 use hyper::client::conn::TrySendError;
 use hyper::client::conn::http1::{self, SendRequest};
@@ -21,6 +21,7 @@ use tokio::sync::oneshot;
 use tokio::task::coop;
 use tokio::time::{Instant, sleep};
 
+use super::last::{self, Spent};
 use super::wire::{Counting, Stream, Written};
 use super::{Body, chain};
 use crate::relay::Relay;
@@ -38,8 +39,8 @@ pub struct Link {
     pub written_before: u64,
     /// It served another request before.
     pub reused: bool,
-    /// It carried a body that its provider may have left there unread: it serves no other request.
-    spent: bool,
+    /// Whether it carried a body that its provider may have left there unread: then it serves no other request.
+    spent: Spent,
     sender: SendRequest<Body>,
     /// What moves the bytes; `None` once it has ended.
     connection: Option<Connection>,
@@ -64,7 +65,15 @@ impl Link {
             .map_err(|error| NotSent::Connect(chain(&error)))?;
         let connection: Connection = Box::pin(connection.with_upgrades());
         let (connection, relay) = (Some(connection), Relay::default());
-        Ok(Self { written, written_before: 0, reused: false, spent: false, sender, connection, relay })
+        Ok(Self {
+            written,
+            written_before: 0,
+            reused: false,
+            spent: Spent::default(),
+            sender,
+            connection,
+            relay,
+        })
     }
 
     /// Waits until it takes a request.
@@ -81,19 +90,15 @@ impl Link {
 
     /// Sends one request and waits for the head of its answer; the body is read with [`Self::poll_frame`].
     ///
-    /// A body that may be left unread is the last thing that the connection carries, and the provider is told so
-    /// (`Connection: close`): the next request would begin behind bytes that an agent chose.
+    /// It may be the last that the connection carries ([`last`]).
     ///
     /// # Errors
     /// The connection broke. The request is handed back if nothing of it was written.
     pub async fn send(
         &mut self,
-        mut request: Request<Body>,
+        request: Request<Body>,
     ) -> Result<Response<Incoming>, TrySendError<Request<Body>>> {
-        if may_be_left_unread(&request) {
-            self.spent = true;
-            say_close(request.headers_mut());
-        }
+        let request = last::noted(request, &self.spent);
         let (connection, relay) = (&mut self.connection, &self.relay);
         let mut answer = pin!(self.sender.try_send_request(request));
         poll_fn(|cx| {
@@ -134,13 +139,13 @@ impl Link {
     pub fn is_done(&mut self) -> bool {
         // Most often seen already, when the end of the answer was read.
         let ready = self.connection.is_some() && self.sender.is_ready() && self.written.is_out();
-        !self.spent && (ready || self.is_ready() && self.written.is_out())
+        !self.spent.is_spent() && (ready || self.is_ready() && self.written.is_out())
     }
 
     /// Whether it is open and would take a request now. Nobody is woken when that changes.
     pub fn is_ready(&mut self) -> bool {
         drive(&mut self.connection, &mut unwoken());
-        !self.spent && self.connection.is_some() && self.sender.is_ready()
+        !self.spent.is_spent() && self.connection.is_some() && self.sender.is_ready()
     }
 
     /// Lets it go: what is still on its way (the rest of a request whose answer came early, a protocol that was
@@ -172,20 +177,6 @@ impl Link {
 
     fn drive(&mut self, cx: &Context<'_>) {
         drive(&mut self.connection, &mut self.relay.towards(cx.waker()));
-    }
-}
-
-/// Whether a request has a body that many servers do not read: all methods but these give theirs no meaning (RFC 9110
-/// section 9.3), or none that everybody knows.
-fn may_be_left_unread(request: &Request<Body>) -> bool {
-    ![Method::POST, Method::PUT, Method::PATCH].contains(request.method()) && !request.body().is_end_stream()
-}
-
-/// Asks for the end of the connection behind the answer, besides what is asked of the next hop already; once.
-fn say_close(headers: &mut HeaderMap) {
-    let said = headers.get_all(header::CONNECTION).iter().any(|value| value == "close");
-    if !said {
-        headers.append(header::CONNECTION, HeaderValue::from_static("close"));
     }
 }
 
