@@ -66,6 +66,15 @@ impl GithubWrite {
     }
 
     fn try_plan(&self, request: &Request<'_>) -> Result<Plan, Refusal> {
+        match request.body_kind {
+            BodyKind::Empty | BodyKind::Json => {}
+            BodyKind::Form | BodyKind::Opaque => return Err(invalid("GitHub must be asked with JSON")),
+        }
+        let named = |name: &str| self.route.url.parameters().any(|own| own == name);
+        if request.query.iter().any(|(name, _)| !named(name)) {
+            let sentence = "The parameters belong in the body; the query must be empty. Nothing was sent.";
+            return Err(Refusal::new(Code::Ambiguous, sentence));
+        }
         // Where no mark of ours goes, too: one that an agent writes would be found in place of what was lost.
         if self.marks() || request.input.get("body").is_some_and(Value::is_string) {
             unmarked_text(request.input)?;

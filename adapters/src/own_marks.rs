@@ -2,6 +2,7 @@
 //! was lost: it could free its own hold, or settle what it is not sure of (P8). So no request may name one, whichever
 //! action it belongs to.
 
+use oncegate_policy::body::BodyKind;
 use oncegate_policy::refusal::{Code, Refusal};
 use serde_json::Value;
 
@@ -25,9 +26,20 @@ pub(crate) fn only_of(effect_id: &str, host: &str, request: &Request<'_>) -> Res
     no_member(request.input, Some(effect_id))?;
     match host {
         STRIPE => stripe::can_be_read(request),
-        RESEND => no_agent(request, Some(effect_id)),
-        GITHUB => no_trailer(request.input, Some(effect_id)),
+        RESEND => is_read(request, "Resend").and_then(|()| no_agent(request, Some(effect_id))),
+        GITHUB => is_read(request, "GitHub").and_then(|()| no_trailer(request.input, Some(effect_id))),
         _ => Ok(()),
+    }
+}
+
+/// What is not read could hold a mark, and these providers may read it as JSON whatever its type says.
+fn is_read(request: &Request<'_>, provider: &str) -> Result<(), Refusal> {
+    match request.body_kind {
+        BodyKind::Empty | BodyKind::Form | BodyKind::Json => Ok(()),
+        BodyKind::Opaque => {
+            let sentence = format!("{provider} must be asked with JSON. Nothing was sent.");
+            Err(Refusal::new(Code::InvalidInput, sentence))
+        }
     }
 }
 
@@ -66,18 +78,23 @@ pub(crate) fn no_agent(request: &Request<'_>, own: Option<&str>) -> Result<(), R
 pub(crate) fn no_trailer(value: &Value, own: Option<&str>) -> Result<(), Refusal> {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => Ok(()),
-        Value::String(text) => {
-            let begin = format!("{TRAILER}:").to_ascii_lowercase();
-            let text = text.to_ascii_lowercase();
-            let own = own.map(|own| format!("{begin} {}", own.to_ascii_lowercase()));
-            let left = own.map_or(text.clone(), |own| text.replace(&own, ""));
-            match left.contains(&begin) {
-                true => Err(invalid(format!("The mark {TRAILER}"))),
-                false => Ok(()),
-            }
-        }
+        Value::String(text) => no_trailer_in(text, own),
         Value::Array(items) => items.iter().try_for_each(|item| no_trailer(item, own)),
-        Value::Object(members) => members.values().try_for_each(|member| no_trailer(member, own)),
+        Value::Object(members) => members.iter().try_for_each(|(name, member)| {
+            no_trailer_in(name, own)?;
+            no_trailer(member, own)
+        }),
+    }
+}
+
+fn no_trailer_in(text: &str, own: Option<&str>) -> Result<(), Refusal> {
+    let begin = format!("{TRAILER}:").to_ascii_lowercase();
+    let text = text.to_ascii_lowercase();
+    let own = own.map(|own| format!("{begin} {}", own.to_ascii_lowercase()));
+    let left = own.map_or(text.clone(), |own| text.replace(&own, ""));
+    match left.contains(&begin) {
+        true => Err(invalid(format!("The mark {TRAILER}"))),
+        false => Ok(()),
     }
 }
 
@@ -88,7 +105,7 @@ fn invalid(what: impl std::fmt::Display) -> Refusal {
 
 #[cfg(test)]
 mod tests {
-    use oncegate_policy::body::{self, BodyKind};
+    use oncegate_policy::body;
     use serde_json::json;
 
     use super::*;
@@ -127,6 +144,9 @@ mod tests {
             (GITHUB, JSON, r#"{"message":"x\n\nOncegate-effect: eff_2"}"#, no),
             (GITHUB, JSON, r#"{"files":[{"text":"<!-- oncegate-effect:eff_1 -->"}]}"#, no),
             (GITHUB, JSON, r#"{"message":"x\n\nOncegate-Effect: eff_1"}"#, None),
+            (GITHUB, JSON, r#"{"Oncegate-Effect: eff_2":"x"}"#, no),
+            (GITHUB, "text/plain", "x", no),
+            (RESEND, "text/plain", "x", no),
         ] {
             assert_eq!(refused(host, content_type, body, "curl/8"), code, "{host} {body}");
         }

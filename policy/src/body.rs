@@ -54,20 +54,26 @@ pub fn shows_members(kind: BodyKind, bytes: &[u8]) -> bool {
 #[must_use]
 pub fn is_opaque(content_type: &str) -> bool {
     let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    let read = essence == "application/json"
-        || essence.ends_with("+json")
-        || essence == "application/x-www-form-urlencoded";
-    !essence.is_empty() && !read
+    !essence.is_empty() && !is_json(&essence) && essence != FORM
+}
+
+const FORM: &str = "application/x-www-form-urlencoded";
+
+/// Whether a type, in lower case and without parameters, is JSON. One that begins as that of a form does is none, whatever
+/// its end says: some servers compare the beginning alone.
+fn is_json(essence: &str) -> bool {
+    let form = essence.starts_with(FORM) || essence.starts_with("multipart/");
+    essence == "application/json" || (essence.ends_with("+json") && !form)
 }
 
 fn read_as(content_type: &str, bytes: &[u8]) -> Result<(BodyKind, Value), BodyFault> {
     let (essence, parameters) = content_type.split_once(';').unwrap_or((content_type, ""));
     let essence = essence.trim().to_ascii_lowercase();
-    if essence == "application/json" || essence.ends_with("+json") {
+    if is_json(&essence) {
         check_charset(parameters)?;
         return Ok((BodyKind::Json, Value::Object(members(strict(bytes)?))));
     }
-    if essence == "application/x-www-form-urlencoded" {
+    if essence == FORM {
         check_charset(parameters)?;
         return Ok((BodyKind::Form, form::parse(bytes)?));
     }

@@ -214,6 +214,11 @@ impl UrlTemplate {
         Some(captured)
     }
 
+    /// The names of the parameters that stand in its query.
+    pub fn parameters(&self) -> impl Iterator<Item = &str> {
+        self.query.iter().map(|(name, _)| name.as_str())
+    }
+
     /// The dotted input paths that are taken from the query.
     pub fn query_inputs(&self) -> impl Iterator<Item = &str> {
         self.query.iter().filter_map(|(_, value)| match value {

@@ -51,10 +51,8 @@ pub fn read(
 fn reads_json_anyway(action: &Action) -> bool {
     match &action.kind {
         ActionKind::GithubWrite(_) | ActionKind::GithubFile(_) => true,
-        ActionKind::StripeRefund(_)
-        | ActionKind::StripeWrite(_)
-        | ActionKind::ResendEmail(_)
-        | ActionKind::Declared(_) => false,
+        ActionKind::Declared(declared) => declared.url.authority().host == "api.github.com",
+        ActionKind::StripeRefund(_) | ActionKind::StripeWrite(_) | ActionKind::ResendEmail(_) => false,
     }
 }
 
@@ -98,6 +96,9 @@ pub fn meant<'a>(
         if let Some(name) = in_the_query(candidate, action, content, shown) {
             return Err(misplaced(&name));
         }
+        if let Some(name) = in_a_body_that_nobody_reads(action, content) {
+            return Err(unread_body(name));
+        }
         if let Some(name) = with_a_format(candidate, action, content.method, &input) {
             return Err(meaning::with_a_format(name));
         }
@@ -140,6 +141,17 @@ fn in_the_query(
     judged.find(|path| named(path) || beside(path)).map(str::to_owned)
 }
 
+/// A judged member in the body of a method that has none: "content received in a GET request has no generally defined
+/// semantics" (RFC 9110 section 9.3.1), and a server looks for its parameters in the URL.
+fn in_a_body_that_nobody_reads<'a>(action: &'a Action, content: &Content<'_>) -> Option<&'a str> {
+    let bodiless = [Method::GET, Method::HEAD, Method::OPTIONS].contains(content.method);
+    let there = |path: &&str| {
+        let member = path.split('.').next().unwrap_or_default();
+        content.members.get(member).is_some()
+    };
+    action.judged_paths().into_iter().filter(|_| bodiless).find(there)
+}
+
 /// The judged member at the end of the path whose value ends as the name of a format does, or in what servers cut off:
 /// `/orders/7.json` is order 7 to Rails, Grape and Django REST framework. What is put and deleted may be a file.
 fn with_a_format<'a>(
@@ -157,6 +169,13 @@ fn misplaced(name: &str) -> Refusal {
     let sentence = format!(
         "The request is ambiguous: {name} is judged and stands in the query, where the body may say something else. Send \
          it in the body, as JSON or a form. Nothing was sent."
+    );
+    Refusal::new(Code::Ambiguous, sentence)
+}
+
+fn unread_body(name: &str) -> Refusal {
+    let sentence = format!(
+        "The request is ambiguous: {name} is judged and stands in the body of a method whose parameters are in the URL. Nothing was sent."
     );
     Refusal::new(Code::Ambiguous, sentence)
 }

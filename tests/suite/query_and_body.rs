@@ -39,6 +39,12 @@ method = "POST"
 url = "https://tickets.test/orders"
 subject = "{{input.order}}"
 
+[actions.transfer]
+method = "GET"
+url = "https://tickets.test/transfer?to={{input.to}}"
+subject = "{{input.to}}"
+impact = { dimension = "resource_mutations", amount = "input.amount", bound = "exact" }
+
 [actions.remove]
 method = "DELETE"
 url = "https://tickets.test/files"
@@ -168,4 +174,21 @@ subject = "pay"
     for ask in [file, Ask::json("/orders/7", "{}"), Ask::json("/api.php?action=search", "{}")] {
         assert_eq!(sent(&sidecar, &provider, &ask), (200, 1), "{ask:?}");
     }
+}
+
+/// A GET's parameters are in its URL: what its body says is read by no server.
+#[test]
+fn p5_a_body_of_a_method_that_has_none_is_not_judged() {
+    let provider = Provider::tls(&[DESK]);
+    let home = Home::new(&crate::shop::desk_conf(provider.addr()).with(ACTIONS));
+    let sidecar = home.serve();
+    let get = |target: &str| Ask::new("GET", target);
+    let form = "application/x-www-form-urlencoded";
+    for (content_type, body) in [("application/json", r#"{"amount":1}"#), (form, "amount=1")] {
+        let ask = get("/transfer?to=bob").field("Content-Type", content_type).body(body.to_owned());
+        sidecar.billing().ask(DESK, &ask).assert_refused(403, "oncegate_ambiguous");
+    }
+    assert!(provider.record().requests().is_empty());
+    sidecar.billing().ask(DESK, &get("/transfer?to=bob&amount=1"));
+    assert_eq!(provider.record().requests().len(), 1);
 }

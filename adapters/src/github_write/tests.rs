@@ -121,6 +121,25 @@ fn marks_of_others_and_texts_that_are_none_are_refused() {
     }
 }
 
+/// GitHub reads JSON, and the text of another type could hold what a mark says.
+#[test]
+fn what_github_does_not_read_is_refused() {
+    let input = json!({"owner": "corp", "number": "7"});
+    let pin = |name: &str| vec![(name.to_owned(), "x".to_owned())];
+    let query = [pin("base"), Vec::new()];
+    for (body_kind, query, code) in [
+        (BodyKind::Form, &query[1], Some(Code::InvalidInput)),
+        (BodyKind::Opaque, &query[1], Some(Code::InvalidInput)),
+        (BodyKind::Json, &query[0], Some(Code::Ambiguous)),
+        (BodyKind::Json, &query[1], None),
+        (BodyKind::Empty, &query[1], None),
+    ] {
+        let asked = Request { body_kind, query, ..request("", &input) };
+        let refused = write("PUT", MERGE, false).try_plan(&asked).err();
+        assert_eq!(refused.map(|refusal| refusal.code), code, "{body_kind:?} {query:?}");
+    }
+}
+
 #[test]
 fn a_moved_head_is_the_only_conflict_that_proves_something() {
     for (below, failed) in [(MERGE, &[409][..]), (ISSUES, &[]), (COMMENTS, &[]), (PULLS, &[])] {

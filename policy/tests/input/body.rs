@@ -16,6 +16,12 @@ fn the_type_decides_how_a_body_is_read() {
         (Some("application/vnd.api+json"), "[1]", BodyKind::Json, json!({ "body": [1] })),
         (Some("application/json"), "null", BodyKind::Json, json!({ "body": null })),
         (Some("application/x-www-form-urlencoded"), "a[b]=1", BodyKind::Form, json!({ "a": { "b": "1" } })),
+        (
+            Some("application/x-www-form-urlencoded+json"),
+            "{}",
+            BodyKind::Opaque,
+            json!({ "body_sha256": "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a" }),
+        ),
         (Some("multipart/form-data; boundary=x"), "--x--", BodyKind::Opaque, opaque("----")),
         (
             Some("Multipart/Form-Data; boundary=\"a b\""),
@@ -67,6 +73,7 @@ fn some_types_are_known_by_their_digest_only() {
         ("application/json", false),
         ("Application/JSON; charset=utf-8", false),
         ("application/problem+json", false),
+        ("multipart/form-data+json", true),
         (" application/x-www-form-urlencoded ;a=b", false),
         ("", false),
         (" ;charset=utf-8", false),
