@@ -1,6 +1,7 @@
 //! A route that an operator declared: what it means is what the configuration says.
 
 mod build;
+mod came;
 mod look;
 
 use oncegate_policy::body::BodyKind;
@@ -9,7 +10,7 @@ use oncegate_policy::classify::ResponseRules;
 use oncegate_policy::impact::{AmountRule, Bound, Dimension, Impact};
 use oncegate_policy::json;
 use oncegate_policy::refusal::{Code, Refusal};
-use oncegate_policy::template::{Piece, RenderFault, Scope, Template};
+use oncegate_policy::template::{RenderFault, Scope, Template};
 use oncegate_policy::url_template::UrlTemplate;
 use serde_json::Value;
 
@@ -49,7 +50,7 @@ pub struct Declared {
     pub headers: Vec<(String, Template)>,
     /// The agent's own headers that make another request of the same input, in lower case.
     pub scope_headers: Vec<String>,
-    /// For the API listener: a JSON value whose texts are templates.
+    /// What the API listener sends, and a proxied body has to say: a JSON value whose texts are templates.
     pub body: Option<Value>,
     /// What is acted on.
     pub subject: Option<Template>,
@@ -81,15 +82,36 @@ impl Declared {
             subject,
             near: Vec::new(),
             impact,
-            fingerprint_scope: request.scope(&self.scope_headers)?,
+            fingerprint_scope: self.scope(request)?,
             provider_key: self.idempotency.is_some(),
             replay_window_ms: self.idempotency.as_ref().map(|(_, window_ms)| *window_ms),
             drop_headers: self.key_header().map(str::to_owned).into_iter().collect(),
         })
     }
 
-    /// The body goes as it came, unless the provider reads its key there. The declared headers that name the effect
-    /// are set here for both listeners: a read-back may search for them.
+    /// The scope headers as they leave: what is declared replaces what the agent sent.
+    fn scope(&self, request: &Request<'_>) -> Result<Vec<(String, String)>, Refusal> {
+        let rendered = Scope::of_input(request.input);
+        let mut scope = Vec::new();
+        for name in &self.scope_headers {
+            match self.headers.iter().find(|(own, template)| own == name && came::is_set_by(template)) {
+                Some((_, template)) => {
+                    scope.extend(template.render(&rendered).ok().map(|text| (name.clone(), text)));
+                }
+                None => scope.extend(request.scope(&[name])?),
+            }
+        }
+        Ok(scope)
+    }
+
+    /// Of a request that an agent made itself.
+    pub(crate) fn fits(&self, request: &Request<'_>) -> Result<(), Refusal> {
+        came::fits(self, request)
+    }
+
+    /// The body goes as it came, unless the provider reads its key there. The declared headers are set for both listeners:
+    /// what an operator pins is not an agent's to choose, and a read-back may search for the effect in them. One whose input
+    /// is not there stays as it came.
     pub(crate) fn prepare(&self, request: &Request<'_>, marks: &Marks<'_>) -> Result<Prepared, Refusal> {
         let scope = Scope {
             input: request.input,
@@ -100,8 +122,14 @@ impl Declared {
         own_marks::only_of(marks.effect_id, &self.url.authority().host, request)?;
         let key_header = self.key_header();
         let mut headers = Vec::new();
-        for (name, template) in &self.headers {
-            if names_the_effect(template) && key_header != Some(name.as_str()) {
+        for (name, template) in self.headers.iter().filter(|(_, template)| came::is_set_by(template)) {
+            // The boundary of a multipart body, and the charset of a text, are in the agent's own field.
+            let content = request.body.is_empty() || request.body_kind == BodyKind::Opaque;
+            let is_there = |path: &str| json::get(request.input, path).is_some();
+            let as_it_came = (name == came::CONTENT_TYPE && content)
+                || key_header == Some(name.as_str())
+                || !template.inputs().into_iter().all(is_there);
+            if !as_it_came {
                 headers.push((name.clone(), header_text(name, template, &scope)?));
             }
         }
@@ -146,15 +174,6 @@ fn impact(rule: &(Dimension, AmountRule, Bound), input: &Value) -> Result<Impact
     let (dimension, amount, bound) = rule;
     let amount = amount.amount(input).map_err(invalid)?;
     Ok(Impact { dimension: dimension.clone(), amount, bound: *bound })
-}
-
-/// Headers with a secret in them are set by the proxy.
-fn names_the_effect(template: &Template) -> bool {
-    let marks = |piece: &Piece| match piece {
-        Piece::EffectId | Piece::EffectKey => true,
-        Piece::Text(_) | Piece::Input(_) | Piece::Secret(_) | Piece::Response(_) => false,
-    };
-    template.pieces().iter().any(marks) && template.secrets().is_empty()
 }
 
 fn header_text(name: &str, template: &Template, scope: &Scope<'_>) -> Result<String, Refusal> {

@@ -91,6 +91,23 @@ impl Adapter {
         }
     }
 
+    /// Whether a proxied request, whose body goes as it came, says what an operator has declared of it. Asked before
+    /// [`Self::plan`].
+    ///
+    /// # Errors
+    /// `invalid_input`: it says something else.
+    pub fn fits(&self, request: &Request<'_>) -> Result<(), Refusal> {
+        match self {
+            Self::Declared(declared) => declared.fits(request),
+            // What these send is made of what they have judged.
+            Self::StripeRefund(_)
+            | Self::StripeWrite(_)
+            | Self::ResendEmail(_)
+            | Self::GithubFile(_)
+            | Self::GithubWrite(_) => Ok(()),
+        }
+    }
+
     /// What a request means; may need a read first.
     #[must_use]
     pub fn plan(&self, request: &Request<'_>) -> Planned {

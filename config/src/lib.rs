@@ -21,6 +21,7 @@ mod cross;
 mod declared;
 mod facts;
 mod hosts;
+mod judged;
 mod limits;
 mod narrower;
 mod oauth2;

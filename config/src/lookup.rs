@@ -2,13 +2,11 @@
 
 use oncegate_policy::authority::Authority;
 use oncegate_policy::check::Check;
-use oncegate_policy::impact::AmountOf;
 use oncegate_policy::router::Route;
-use oncegate_policy::template::Template;
 use oncegate_policy::url_template::UrlTemplate;
 
 use crate::model::{
-    Action, ActionKind, Config, GithubFile, Host, HostPattern, KeyPlace, Placement, SecretSource, SecretSpec,
+    Action, ActionKind, Config, GithubFile, Host, HostPattern, Placement, SecretSource, SecretSpec,
 };
 
 /// Where `stripe.refund` writes.
@@ -42,37 +40,6 @@ impl Config {
     #[must_use]
     pub fn routes(&self) -> Vec<Route> {
         self.actions.values().flat_map(routes).collect()
-    }
-}
-
-impl Action {
-    /// The dotted paths of the input members that the action is judged by: how much, on what, and which operation it is.
-    #[must_use]
-    pub fn judged_paths(&self) -> Vec<&str> {
-        let route = match &self.kind {
-            ActionKind::StripeWrite(write) => Some(&write.route),
-            ActionKind::GithubWrite(write) => Some(&write.route),
-            ActionKind::Declared(declared) => Some(&**declared),
-            ActionKind::StripeRefund(_) | ActionKind::ResendEmail(_) | ActionKind::GithubFile(_) => None,
-        };
-        let amount =
-            route.and_then(|route| route.impact.as_ref()).and_then(|impact| match &impact.amount.of {
-                AmountOf::Input(path) | AmountOf::Count(path) => Some(path.as_str()),
-                AmountOf::Literal(_) => None,
-            });
-        let key = route.and_then(|route| route.idempotency.as_ref()).and_then(|key| match &key.place {
-            KeyPlace::Body(member) => Some(member.as_str()),
-            KeyPlace::Header(_) => None,
-        });
-        let templates = self.subject.iter().chain(&self.operation_key).flat_map(Template::inputs);
-        let when = self.when.iter().map(|check| check.path.as_str());
-        templates.chain(amount).chain(key).chain(when).collect()
-    }
-
-    /// The members that the declared schema asks for at its top.
-    pub fn required_members(&self) -> impl Iterator<Item = &str> {
-        let required = self.input_schema.as_ref().and_then(|schema| schema.get("required")?.as_array());
-        required.into_iter().flatten().filter_map(serde_json::Value::as_str)
     }
 }
 

@@ -18,7 +18,7 @@ use crate::asking::{Asking, Fresh, KeyBeside, Listener};
 use crate::links::Links;
 use crate::meant::{self, Content};
 use crate::state::Snapshot;
-use crate::{adapting, plan, receive};
+use crate::{adapting, fits, receive};
 
 /// What providers that ask for a name of their client are told, where the action declares none.
 const USER_AGENT: &str = concat!("oncegate/", env!("CARGO_PKG_VERSION"));
@@ -48,7 +48,7 @@ pub fn asking(
     adapter: &Adapter,
     invoked: Invoked,
 ) -> Result<Asking, Refusal> {
-    plan::fits_schema(snapshot, action, &invoked.input)?;
+    fits::given(snapshot, action, &invoked.input)?;
     let fresh = Fresh::ids();
     let key = fresh.provider_key();
     let scope = Scope {

@@ -7,6 +7,7 @@ pub mod asking;
 pub mod carried;
 pub mod drill;
 pub mod editions;
+mod fits;
 pub mod front;
 pub mod git;
 pub mod in_flight;

@@ -175,6 +175,7 @@ pub fn with_body(
     if !is_governed(action) {
         return Ok(Meaning::Passthrough { body: Some(body), action: Some(action.name.clone()) });
     }
+    meant::is_read_for_its_schema(action, &content)?;
     Ok(Meaning::Governed(Named { action: action.name.clone(), body, body_kind, input }))
 }
 

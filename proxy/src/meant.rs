@@ -77,8 +77,7 @@ pub fn meant<'a>(
         let sentence = "The body asks for another method than the request line. Nothing was sent.";
         return Err(Refusal::new(Code::Ambiguous, sentence));
     }
-    let shown =
-        body::shows_members(content.kind, content.bytes) && (!content.packed || content.bytes.is_empty());
+    let shown = is_shown(content);
     let nothing = Value::Object(Map::new());
     // What a packed body says, read as it is, is not what its provider reads.
     let known = if content.packed { &nothing } else { content.members };
@@ -141,6 +140,25 @@ fn in_the_query(
     judged.find(|path| named(path) || beside(path)).map(str::to_owned)
 }
 
+/// A governed action's schema says nothing of a body whose members are not read: it would pass with whatever is in it.
+///
+/// # Errors
+/// `invalid_input`: such a body, where the schema is about more than what the URL takes.
+pub fn is_read_for_its_schema(action: &Action, content: &Content<'_>) -> Result<(), Refusal> {
+    let stand_in = match content.kind {
+        BodyKind::Json => "body",
+        BodyKind::Empty | BodyKind::Form | BodyKind::Opaque => "body_sha256",
+    };
+    let needed = |url| action.schema_needs_the_body(url, stand_in);
+    let unread = !is_shown(content) && action.kind.route().is_some_and(|route| needed(&route.url));
+    if unread { Err(unread_schema(action)) } else { Ok(()) }
+}
+
+/// Whether every member of the body stands in the input.
+fn is_shown(content: &Content<'_>) -> bool {
+    body::shows_members(content.kind, content.bytes) && (!content.packed || content.bytes.is_empty())
+}
+
 /// A judged member in the body of a method that has none: "content received in a GET request has no generally defined
 /// semantics" (RFC 9110 section 9.3.1), and a server looks for its parameters in the URL.
 fn in_a_body_that_nobody_reads<'a>(action: &'a Action, content: &Content<'_>) -> Option<&'a str> {
@@ -171,6 +189,14 @@ fn misplaced(name: &str) -> Refusal {
          it in the body, as JSON or a form. Nothing was sent."
     );
     Refusal::new(Code::Ambiguous, sentence)
+}
+
+fn unread_schema(action: &Action) -> Refusal {
+    let sentence = format!(
+        "The body is neither a JSON object nor a form, so that it cannot be told whether it fits action {}. Nothing was sent.",
+        action.name
+    );
+    Refusal::new(Code::InvalidInput, sentence)
 }
 
 fn unread_body(name: &str) -> Refusal {

@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::asking::{Asking, Listener};
 use crate::state::{Sidecar, Snapshot};
-use crate::{adapting, meaning, read, sigv4};
+use crate::{adapting, fits, meaning, read, sigv4};
 
 /// Reads that one plan may make.
 const PLAN_READS_MAX: usize = 3;
@@ -44,12 +44,14 @@ pub async fn plan(
     asking: &Asking,
 ) -> Result<Planning, Refusal> {
     match asking.listener {
-        Listener::Proxy => fits_schema(snapshot, action, &asking.input)?,
+        Listener::Proxy => {
+            fits::proxied(snapshot, action, asking)?;
+            adapter.fits(&asking.for_adapter())?;
+        }
         // Judged as it was given, before a request was made of it.
         Listener::Api => {}
     }
-    let judged = action.judged_paths();
-    if let Some(name) = judged.iter().find_map(|path| json::lookalike(&asking.input, path)) {
+    if let Some(name) = lookalike(action, &asking.input) {
         return Err(meaning::lookalike(&name));
     }
     let asked = asking.for_adapter();
@@ -81,6 +83,17 @@ pub async fn plan(
     ))
 }
 
+/// A member that a server may take for one that is judged, by the schema as well: one that the schema itself tells apart in
+/// two spellings is none.
+fn lookalike(action: &Action, input: &Value) -> Option<String> {
+    let judged = action.judged_paths();
+    let declared = action.schema_paths();
+    let is_one =
+        |path: &&String| !declared.iter().any(|other| other != *path && other.eq_ignore_ascii_case(path));
+    let of_schema = declared.iter().filter(is_one).map(String::as_str);
+    judged.into_iter().chain(of_schema).find_map(|path| json::lookalike(input, path))
+}
+
 /// What a signed request says in Amazon's own fields, but for the provider's key: it is no part of the input.
 fn amazons<'a>(
     headers: &'a [(String, String)],
@@ -106,19 +119,6 @@ async fn look(
             Answer { status: 503, reason: None, headers: Vec::new(), body: Vec::new() }
         }
     }
-}
-
-/// The declared schema, for both listeners.
-pub(crate) fn fits_schema(snapshot: &Snapshot, action: &Action, input: &Value) -> Result<(), Refusal> {
-    let Some(schema) = snapshot.schema(&action.name) else { return Ok(()) };
-    schema.validate(input).map_err(|fault| {
-        let at = fault.instance_path().to_string();
-        let at =
-            if at.is_empty() { "the input".to_owned() } else { format!("input{}", at.replace('/', ".")) };
-        let sentence =
-            format!("The input does not fit the action: {at} is not as declared. Nothing was sent.");
-        Refusal::new(Code::InvalidInput, sentence)
-    })
 }
 
 /// Key, fingerprint and retry link (DESIGN section 5).

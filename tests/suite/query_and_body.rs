@@ -192,3 +192,108 @@ fn p5_a_body_of_a_method_that_has_none_is_not_judged() {
     sidecar.billing().ask(DESK, &get("/transfer?to=bob&amount=1"));
     assert_eq!(provider.record().requests().len(), 1);
 }
+
+/// What a schema says of a member holds however the member is written, and whether or not the body is read.
+#[test]
+fn p10_a_schema_is_passed_by_no_other_way_to_write_a_member() {
+    let provider = Provider::tls(&[DESK]);
+    let actions = r#"
+[actions.invite]
+method = "POST"
+url = "https://tickets.test/teams/{{input.team}}"
+subject = "{{input.team}}"
+input_schema = { properties = { role = { enum = ["user"] }, seats = { type = "integer", maximum = 3 } } }
+
+[actions.bounded]
+method = "POST"
+url = "https://tickets.test/bounded"
+input_schema = { properties = { seats = { maximum = 3 } } }
+
+[actions.upload]
+method = "POST"
+url = "https://tickets.test/uploads/{{input.team}}"
+subject = "{{input.team}}"
+input_schema = { type = "object", required = ["team"], properties = { team = { enum = ["a", "b"] } } }
+
+[actions.letter]
+method = "POST"
+url = "https://tickets.test/letters"
+input_schema = { type = "object", required = ["body_sha256"], properties = { note = { type = "string" } } }
+"#;
+    let home = Home::new(&crate::shop::desk_conf(provider.addr()).with(actions));
+    let sidecar = home.serve();
+    let of = |to: &str, content_type: &str, body: &str| {
+        Ask::new("POST", to).field("Content-Type", content_type).body(body.to_owned())
+    };
+    let (json, form) = ("application/json", "application/x-www-form-urlencoded");
+    for (ask, status) in [
+        (of("/teams/a", "text/plain", r#"{"role":"admin"}"#), 400),
+        (of("/teams/a", "multipart/form-data; boundary=b", "--b--\r\n"), 400),
+        (of("/teams/a", json, r#"[{"role":"admin"}]"#), 400),
+        (of("/teams/a", json, r#"{"Role":"admin","role":"user"}"#), 403),
+        (of("/teams/a", json, r#"{"ROLE":"admin"}"#), 403),
+        (of("/teams/a", json, r#"{"seats":"4"}"#), 400),
+        (of("/teams/a", form, "role=user&seats=4"), 400),
+        (of("/bounded", form, "seats=4"), 400),
+        (of("/bounded", json, r#"{"seats":"4"}"#), 400),
+        (of("/uploads/c", "text/plain", "x"), 400),
+    ] {
+        let answer = sidecar.billing().ask(DESK, &ask);
+        assert_eq!(answer.status, status, "{ask:?} {answer:?}");
+    }
+    assert!(provider.record().requests().is_empty());
+    for ask in [
+        of("/teams/b", form, "role=user&seats=3"),
+        of("/teams/c", json, r#"{"role":"user","seats":3,"Seat":1}"#),
+        of("/bounded", form, "seats=3"),
+        of("/uploads/a", "multipart/form-data; boundary=b", "--b--\r\n"),
+        of("/letters", "text/plain", "x"),
+    ] {
+        assert_eq!(sent(&sidecar, &provider, &ask), (200, 1), "{ask:?}");
+    }
+}
+
+/// What an operator declares of a request holds on the way through the proxy as well.
+#[test]
+fn p5_a_proxied_request_is_the_one_that_was_declared() {
+    let provider = Provider::tls(&[DESK]);
+    let actions = r#"
+[actions.pay]
+method = "POST"
+url = "https://tickets.test/pay"
+headers = { "Content-Type" = "application/json", "X-Account" = "ops", "X-For" = "{{input.to}}" }
+scope_headers = ["x-account"]
+body = { to = "{{input.to}}", cents = "{{input.amount}}", currency = "usd" }
+subject = "{{input.to}}"
+impact = { dimension = "resource_mutations", amount = "input.amount", bound = "exact" }
+"#;
+    let home = Home::new(&crate::shop::desk_conf(provider.addr()).with(actions));
+    let sidecar = home.serve();
+    let pay = |content_type: &str, body: &str| {
+        let ask = Ask::new("POST", "/pay").field("Content-Type", content_type).body(body.to_owned());
+        ask.field("X-Account", "other").field("X_For", "carl").field("X-For", "carl")
+    };
+    let json = "application/json";
+    for (content_type, body) in [
+        (json, r#"{"to":"bob","cents":99000000,"currency":"usd","amount":1}"#),
+        (json, r#"{"to":"bob","cents":1,"currency":"eur","amount":1}"#),
+        ("application/x-www-form-urlencoded", "to=bob&cents=1&currency=usd&amount=1"),
+    ] {
+        let answer = sidecar.billing().ask(DESK, &pay(content_type, body));
+        answer.assert_refused(400, "oncegate_invalid_input");
+    }
+    assert!(provider.record().requests().is_empty());
+    let body = r#"{"to":"bob","cents":1,"currency":"usd","amount":1}"#;
+    let answer = sidecar.billing().ask(DESK, &pay("application/json; charset=utf-8", body));
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let sent = provider.record().wait_writes(1).remove(0);
+    for (name, value) in [("content-type", json), ("x-account", "ops"), ("x-for", "bob")] {
+        assert_eq!(sent.head.field(name), Some(value), "{:?}", sent.head);
+    }
+    assert_eq!(sent.head.field("x_for"), None, "another spelling of it");
+    assert_eq!(sent.text(), body);
+    // Another account in the agent's own field is no other request: it never leaves.
+    let again = Ask::json("/pay", body).field("X-Account", "third");
+    assert_eq!(sidecar.billing().ask(DESK, &again).status, 200);
+    assert_eq!(provider.record().writes().len(), 1);
+}

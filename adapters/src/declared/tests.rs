@@ -154,11 +154,13 @@ fn what_goes_out_carries_the_key_where_the_provider_reads_it() {
 }
 
 #[test]
-fn declared_headers_that_name_the_effect_are_set_on_proxied_requests_too() {
+fn declared_headers_are_set_on_proxied_requests_too() {
     let declared = Declared {
         headers: headers(&[
             ("x-ref", "{{input.project}}:{{effect.id}}"),
-            ("accept", "application/json"),
+            ("x-account", "ops"),
+            ("x-other", "{{input.other}}"),
+            ("content-type", "application/json"),
             ("x-both", "{{secret:S}} {{effect.id}}"),
             ("x-key", "mine-{{effect.key}}"),
         ]),
@@ -168,8 +170,13 @@ fn declared_headers_that_name_the_effect_are_set_on_proxied_requests_too() {
     let marks = Marks { effect_id: "eff_1", provider_key: "key-1" };
     let input = json!({"project": "p"});
     let prepared = declared.prepare(&request(BodyKind::Empty, b"", &input), &marks).unwrap();
-    let set = [("x-ref", "p:eff_1"), ("x-key", "key-1")].map(|(n, v)| (n.to_owned(), v.to_owned()));
-    assert_eq!(prepared.headers, set);
+    let set =
+        |list: &[(&str, &str)]| list.iter().map(|(n, v)| ((*n).into(), (*v).into())).collect::<Vec<_>>();
+    let of_all = [("x-ref", "p:eff_1"), ("x-account", "ops"), ("x-key", "key-1")];
+    assert_eq!(prepared.headers, set(&of_all));
+    let prepared = declared.prepare(&request(BodyKind::Json, b"{}", &input), &marks).unwrap();
+    let of_json = [of_all[0], of_all[1], ("content-type", "application/json"), of_all[2]];
+    assert_eq!(prepared.headers, set(&of_json));
     let split = json!({"project": "p\r\nx: y"});
     let refused = declared.prepare(&request(BodyKind::Empty, b"", &split), &marks).unwrap_err();
     assert_eq!(refused.code, Code::InvalidInput);

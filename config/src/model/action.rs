@@ -106,6 +106,17 @@ impl ActionKind {
         }
     }
 
+    /// What an operator says of the request, of an adapter's own writes too.
+    #[must_use]
+    pub fn route(&self) -> Option<&Declared> {
+        match self {
+            Self::StripeWrite(write) => Some(&write.route),
+            Self::GithubWrite(write) => Some(&write.route),
+            Self::Declared(declared) => Some(declared),
+            Self::StripeRefund(_) | Self::ResendEmail(_) | Self::GithubFile(_) => None,
+        }
+    }
+
     /// Whether its requests go through the pipeline.
     #[must_use]
     pub fn is_governed(&self) -> bool {

@@ -25,7 +25,7 @@ use crate::links::Links;
 use crate::meaning::{self, ByUrl, Meaning, Named};
 use crate::receive::{self, Head, Via};
 use crate::state::Snapshot;
-use crate::{adapting, plan};
+use crate::{adapting, fits, plan};
 
 #[derive(Args)]
 pub(crate) struct ExplainArgs {
@@ -179,7 +179,8 @@ fn governed(snapshot: &Snapshot, host: &Host, head: Head, named: Named) -> Expla
     explained.add("action", "action", action.name.as_str());
     explained.add("input", "input", asking.input.clone());
     explained.credential(host, Some(action));
-    if let Err(refusal) = plan::fits_schema(snapshot, action, &asking.input) {
+    let fits = fits::proxied(snapshot, action, &asking).and_then(|()| adapter.fits(&asking.for_adapter()));
+    if let Err(refusal) = fits {
         return explained.but(refusal);
     }
     match adapter.plan(&asking.for_adapter()) {

@@ -1,0 +1,108 @@
+//! Which members of an input an action is judged by.
+
+use std::collections::BTreeSet;
+
+use oncegate_policy::impact::AmountOf;
+use oncegate_policy::template::Template;
+use oncegate_policy::url_template::UrlTemplate;
+use serde_json::{Map, Value};
+
+use crate::model::{Action, KeyPlace};
+
+/// How deep the names in a schema are looked for. A member below has a name above it that is found.
+const SCHEMA_DEPTH: usize = 8;
+/// What says nothing of a member by its name.
+const NAMELESS: [&str; 9] =
+    ["type", "properties", "required", "title", "description", "$schema", "$id", "$comment", "examples"];
+
+impl Action {
+    /// The dotted paths of the input members that the action is judged by: how much, on what, and which operation it is.
+    #[must_use]
+    pub fn judged_paths(&self) -> Vec<&str> {
+        let route = self.kind.route();
+        let amount =
+            route.and_then(|route| route.impact.as_ref()).and_then(|impact| match &impact.amount.of {
+                AmountOf::Input(path) | AmountOf::Count(path) => Some(path.as_str()),
+                AmountOf::Literal(_) => None,
+            });
+        let key = route.and_then(|route| route.idempotency.as_ref()).and_then(|key| match &key.place {
+            KeyPlace::Body(member) => Some(member.as_str()),
+            KeyPlace::Header(_) => None,
+        });
+        let templates = self.subject.iter().chain(&self.operation_key).flat_map(Template::inputs);
+        let when = self.when.iter().map(|check| check.path.as_str());
+        templates.chain(amount).chain(key).chain(when).collect()
+    }
+
+    /// The members that the declared schema asks for at its top.
+    pub fn required_members(&self) -> impl Iterator<Item = &str> {
+        let required = self.input_schema.as_ref().and_then(|schema| schema.get("required")?.as_array());
+        required.into_iter().flatten().filter_map(Value::as_str)
+    }
+
+    /// The dotted paths of the members that the declared schema names.
+    #[must_use]
+    pub fn schema_paths(&self) -> BTreeSet<String> {
+        let mut found = BTreeSet::new();
+        if let Some(schema) = &self.input_schema {
+            named(schema, "", SCHEMA_DEPTH, &mut found);
+        }
+        found
+    }
+
+    /// Whether the declared schema says something of a body that is not read: of more than what the URL takes, and not of
+    /// `stand_in`, under which such a body stands in the input.
+    #[must_use]
+    pub fn schema_needs_the_body(&self, url: &UrlTemplate, stand_in: &str) -> bool {
+        let Some(schema) = self.input_schema.as_ref().and_then(Value::as_object) else { return false };
+        let first = |path: &str| path.split('.').next().unwrap_or_default().to_owned();
+        let named: BTreeSet<_> = self.schema_paths().iter().map(|path| first(path)).collect();
+        let taken: BTreeSet<_> = url.inputs().into_iter().map(first).collect();
+        let nameless = schema.keys().all(|word| NAMELESS.contains(&word.as_str()));
+        let is_of_the_url = nameless && named.is_subset(&taken);
+        !is_of_the_url && !named.contains(stand_in)
+    }
+}
+
+/// Collects the names in a schema's `properties` and `required`, and in the schemas that it is put together from.
+fn named(schema: &Value, above: &str, depth: usize, found: &mut BTreeSet<String>) {
+    let (Some(schema), Some(depth)) = (schema.as_object(), depth.checked_sub(1)) else { return };
+    let path = |name: &str| if above.is_empty() { name.to_owned() } else { format!("{above}.{name}") };
+    let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
+    found.extend(required.filter_map(Value::as_str).map(path));
+    for (name, below) in members(schema, "properties") {
+        found.insert(path(name));
+        named(below, &path(name), depth, found);
+    }
+    for list in ["allOf", "anyOf", "oneOf"] {
+        let parts = schema.get(list).and_then(Value::as_array).into_iter().flatten();
+        parts.for_each(|part| named(part, above, depth, found));
+    }
+    for word in ["not", "if", "then", "else"] {
+        schema.get(word).into_iter().for_each(|part| named(part, above, depth, found));
+    }
+}
+
+fn members<'a>(schema: &'a Map<String, Value>, word: &str) -> impl Iterator<Item = (&'a String, &'a Value)> {
+    schema.get(word).and_then(Value::as_object).into_iter().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_members_of_a_schema_are_found_wherever_it_names_them() {
+        let schema = json!({
+            "required": ["a"],
+            "properties": {"b": {"properties": {"c": {"properties": {}}}, "required": ["d"]}},
+            "allOf": [{"not": {"required": ["e"]}}],
+            "if": {"properties": {"f": {"const": 1}}},
+        });
+        let mut found = BTreeSet::new();
+        named(&schema, "", SCHEMA_DEPTH, &mut found);
+        assert_eq!(found.into_iter().collect::<Vec<_>>(), ["a", "b", "b.c", "b.d", "e", "f"]);
+    }
+}
