@@ -5,7 +5,7 @@
 //! request is with the service and everything of the last answer has left. What is an answer's, or a tunnel's, is passed
 //! on unread, whatever it spells.
 //!
-//! A refusal may come before all of a request was read. Closing a socket that holds unread bytes resets it, and a reset
+//! HTTP that cannot be read is refused before all of it was. Closing a socket that holds unread bytes resets it, and a reset
 //! may overtake the answer; so once our side has ended, what still comes is read and thrown away, for a moment.
 
 use std::io;
@@ -28,7 +28,7 @@ use crate::upstream::{Body, BodyError};
 /// How long an agent may take to end its side after ours.
 const LINGER_MAX: Duration = Duration::from_secs(1);
 /// Bytes that are thrown away meanwhile.
-const LINGER_BYTES_MAX: usize = 1024 * 1024;
+const LINGER_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// No request is with the service, and all of the last answer has left.
 const NOBODY: u8 = 0;

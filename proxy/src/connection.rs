@@ -8,7 +8,6 @@ use std::time::Duration;
 use base64::Engine as _;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
-use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -17,6 +16,7 @@ use oncegate_policy::caller::CallerName;
 use oncegate_policy::refusal::{Code, Refusal};
 use oncegate_policy::url_template::Scheme;
 
+use crate::arriving::Arriving;
 use crate::asking::Listener;
 use crate::canned::{Canned, Turns};
 use crate::front::Standing;
@@ -62,6 +62,7 @@ async fn to_its_end(
     let turns = Turns::default();
     let canned = Canned::new(stream, turns.clone());
     let service = service_fn(move |request| {
+        let request = Arriving::of(request);
         let turn = turns.begin(&request);
         let (sidecar, own) = (Arc::clone(&sidecar), Arc::clone(&own));
         let (bound, seat) = (bound.clone(), seat.clone());
@@ -99,7 +100,7 @@ pub fn builder() -> http1::Builder {
 async fn first_hop(
     sidecar: &Arc<Sidecar>,
     own: &Arc<Own>,
-    request: Request<Incoming>,
+    request: Request<Arriving>,
     bound: Option<Proof>,
     seat: Seat,
 ) -> Response<Body> {
@@ -131,7 +132,7 @@ async fn first_hop(
 }
 
 /// Where a request to the proxy itself wants to go.
-fn target(request: &Request<Incoming>) -> Result<Authority, Refusal> {
+fn target(request: &Request<Arriving>) -> Result<Authority, Refusal> {
     let invalid =
         |sentence: String| Refusal::new(Code::InvalidRequest, format!("{sentence} Nothing was sent."));
     let authority = request.uri().authority().map(http::uri::Authority::as_str);
@@ -159,7 +160,7 @@ fn target(request: &Request<Incoming>) -> Result<Authority, Refusal> {
 
 async fn absolute(
     sidecar: &Arc<Sidecar>,
-    request: Request<Incoming>,
+    request: Request<Arriving>,
     (caller, authority): (CallerName, Authority),
     standing: Arc<Standing>,
 ) -> Response<Body> {

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use http::{HeaderValue, Method, Request, Response, header};
-use hyper::body::Incoming;
 use oncegate_config::model::Credential;
 use oncegate_policy::admission;
 use oncegate_policy::caller::{CallerName, Scope};
 use oncegate_policy::refusal::{Code, Refusal};
 
+use crate::arriving::Arriving;
 use crate::asking::{Asking, Listener};
 use crate::carried::Carried;
 use crate::drill;
@@ -35,7 +35,7 @@ pub struct Standing {
 /// tunnel; the request keeps it to its end.
 pub async fn answer(
     sidecar: &Arc<Sidecar>,
-    request: Request<Incoming>,
+    request: Request<Arriving>,
     via: Arc<Via>,
     standing: Arc<Standing>,
 ) -> Response<Body> {
@@ -62,12 +62,12 @@ async fn read(
     sidecar: &Arc<Sidecar>,
     snapshot: &Arc<Snapshot>,
     edition: u64,
-    mut request: Request<Incoming>,
+    mut request: Request<Arriving>,
     (via, standing): (&Arc<Via>, Arc<Standing>),
 ) -> Result<Response<Body>, Refusal> {
     may_invoke(snapshot, &via.caller)?;
     let websocket = websocket::is_asked(&request).then(|| hyper::upgrade::on(&mut request));
-    let (parts, incoming) = request.into_parts();
+    let (parts, arriving) = request.into_parts();
     let host = snapshot.host(&via.authority).ok_or_else(|| undeclared_host(&via.authority.host))?;
     let mut head = receive::head(parts, Arc::clone(via))?;
     inject::take_off(host, &mut head)?;
@@ -77,23 +77,23 @@ async fn read(
     let candidates = match meaning::by_url(snapshot, host, &head)? {
         ByUrl::Read => {
             if let Some(agent) = websocket {
-                let opening = websocket::open(sidecar, snapshot, host, head, (agent, incoming), standing);
+                let opening = websocket::open(sidecar, snapshot, host, head, (agent, arriving), standing);
                 return Box::pin(opening).await;
             }
             not_halted(sidecar, snapshot, &head).await?;
             let forward =
-                passthrough::forward(sidecar, snapshot, host, None, head, Passing::Stream(incoming));
+                passthrough::forward(sidecar, snapshot, host, None, head, Passing::Stream(arriving));
             return Box::pin(forward).await;
         }
         ByUrl::Actions(candidates) => candidates,
     };
     if let Some(action) = meaning::streamed(snapshot, &head, &candidates) {
         not_halted(sidecar, snapshot, &head).await?;
-        let body = Passing::Stream(incoming);
+        let body = Passing::Stream(arriving);
         return Box::pin(passthrough::forward(sidecar, snapshot, host, Some(action), head, body)).await;
     }
     let bounds = &snapshot.config.proxy;
-    let body = Box::pin(receive::body(incoming, bounds.max_request_body, bounds.request_timeout)).await?;
+    let body = Box::pin(receive::body(arriving, bounds.max_request_body, bounds.request_timeout)).await?;
     match meaning::with_body(snapshot, host, &head, &candidates, body)? {
         Meaning::Passthrough { body, action } => {
             not_halted(sidecar, snapshot, &head).await?;

@@ -2,6 +2,7 @@
 //!
 //! Read [`pipeline`] first: one governed request, from top to bottom. Then `prepare`, `plan`, `reconciler` and `let_through`.
 
+pub mod arriving;
 pub mod as_prepared;
 pub mod asking;
 pub mod carried;

@@ -8,13 +8,13 @@ use std::sync::{Arc, PoisonError, RwLock};
 use bytes::Bytes;
 use http::{Request, Response, header};
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
 use hyper::service::Service;
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use oncegate_policy::authority::Authority;
 use oncegate_policy::refusal::{Code, Refusal};
 
+use crate::arriving::Arriving;
 use crate::control::serving::Api;
 use crate::listener::{Seat, stopped};
 use crate::places::Places;
@@ -95,7 +95,7 @@ impl Own {
 
     /// Answers a request that is meant for the control listener. The caller at the proxy has no rights there: the
     /// request's own key counts, and nothing of the proxy's is passed on.
-    pub async fn answer(&self, mut request: Request<Incoming>) -> Response<Body> {
+    pub async fn answer(&self, mut request: Request<Arriving>) -> Response<Body> {
         request.headers_mut().remove(header::PROXY_AUTHORIZATION);
         request.headers_mut().remove("proxy-connection");
         let routes = TowerToHyperService::new(self.api.routes.clone());
@@ -110,7 +110,7 @@ impl Own {
     pub fn open(
         self: &Arc<Self>,
         sidecar: &Sidecar,
-        mut request: Request<Incoming>,
+        mut request: Request<Arriving>,
         mut seat: Seat,
     ) -> Response<Body> {
         let upgrade = hyper::upgrade::on(&mut request);

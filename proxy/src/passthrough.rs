@@ -21,6 +21,7 @@ use oncegate_config::model::{Action, Host, Proxy};
 use oncegate_policy::exchange::NotSent;
 use oncegate_policy::refusal::{Code, Refusal};
 
+use crate::arriving::Arriving;
 use crate::inject;
 use crate::receive::{self, Head};
 use crate::respond;
@@ -37,7 +38,7 @@ use streaming::{MovedBy, Sending, Streaming, WithoutTrailers};
 /// The body of a request that is passed on.
 pub enum Passing {
     /// Not read yet: it streams.
-    Stream(Incoming),
+    Stream(Arriving),
     /// Read already, to tell what it means.
     Whole(Bytes),
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
+use http_body::Body as _;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use hyper::body::Incoming;
 use oncegate_policy::authority::Authority;
 use oncegate_policy::caller::CallerName;
 use oncegate_policy::other_method;
@@ -17,6 +17,7 @@ use oncegate_policy::query;
 use oncegate_policy::refusal::{Code, Refusal};
 use oncegate_policy::url_template::Scheme;
 
+use crate::arriving::Arriving;
 use crate::connection::REQUEST_HEAD_BYTES_MAX;
 use crate::passthrough::trailers;
 use crate::plan::KEY_HEADER;
@@ -337,8 +338,18 @@ pub fn readable(headers: &HeaderMap) -> Result<(), Refusal> {
 /// # Errors
 /// `body_too_large`, `incomplete_request` when it did not arrive within `within`, `invalid_request` when its
 /// framing broke or trailer fields follow it.
-pub async fn body(incoming: Incoming, bytes_max: usize, within: Duration) -> Result<Bytes, Refusal> {
-    let collected = tokio::time::timeout(within, Limited::new(incoming, bytes_max).collect()).await;
+pub async fn body(arriving: Arriving, bytes_max: usize, within: Duration) -> Result<Bytes, Refusal> {
+    let too_large = || {
+        Refusal::new(
+            Code::BodyTooLarge,
+            format!("The body is larger than {bytes_max} bytes. Nothing was sent."),
+        )
+    };
+    // Who has said how long it is, and waits for a word before it writes it, need not begin.
+    if usize::try_from(arriving.size_hint().lower()).map_or(true, |said| said > bytes_max) {
+        return Err(too_large());
+    }
+    let collected = tokio::time::timeout(within, Limited::new(arriving, bytes_max).collect()).await;
     match collected {
         Err(_) => Err(Refusal::new(
             Code::IncompleteRequest,
@@ -350,10 +361,7 @@ pub async fn body(incoming: Incoming, bytes_max: usize, within: Duration) -> Res
             "Fields follow the body (a trailer section); they are not read here. Nothing was sent.",
         )),
         Ok(Ok(whole)) => Ok(whole.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Refusal::new(
-            Code::BodyTooLarge,
-            format!("The body is larger than {bytes_max} bytes. Nothing was sent."),
-        )),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
         Ok(Err(_)) => Err(Refusal::new(
             Code::InvalidRequest,
             "The body is broken or did not arrive whole. Nothing was sent.",

@@ -21,6 +21,7 @@ use tokio::time::Instant;
 use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::server::{StartHandshake, TlsStream};
 
+use crate::arriving::Arriving;
 use crate::asking::Listener;
 use crate::awaited::Awaited;
 use crate::canned::{Canned, Turns};
@@ -91,7 +92,7 @@ pub(crate) fn way(sidecar: &Sidecar, authority: &Authority) -> Way {
 /// Answers a `CONNECT`. One that is passed on unread is answered when there is a connection to pass it on to.
 pub async fn open(
     sidecar: &Arc<Sidecar>,
-    mut request: Request<Incoming>,
+    mut request: Request<Arriving>,
     via: Via,
     proof: Proof,
     mut seat: Seat,
@@ -159,6 +160,7 @@ pub(crate) async fn serve(
     let turns = Turns::default();
     let stream = TokioIo::new(Canned::new(Box::new(Awaited::new(tls)), turns.clone()));
     let service = service_fn(move |request: Request<Incoming>| {
+        let request = Arriving::of(request);
         let turn = turns.begin(&request);
         let (sidecar, via, inside) = (Arc::clone(&sidecar), Arc::clone(&via), Arc::clone(&inside));
         let standing = Arc::clone(&standing);
@@ -236,7 +238,7 @@ pub(crate) async fn handshake<S: Stream>(
 /// next request.
 async fn still_known(
     sidecar: &Arc<Sidecar>,
-    request: Request<Incoming>,
+    request: Request<Arriving>,
     via: Arc<Via>,
     standing: Arc<Standing>,
 ) -> Response<Body> {

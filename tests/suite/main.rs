@@ -86,5 +86,6 @@ mod shop;
 mod taken_over;
 mod traced;
 mod transparent;
+mod unwanted_bodies;
 mod visible;
 mod when_unread;

@@ -10,6 +10,7 @@ use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
 
 use super::trailers;
+use crate::arriving::Arriving;
 use crate::scrub::{ScrubStream, Scrubber};
 use crate::unpack::Unpacker;
 use crate::upstream::BodyError;
@@ -179,16 +180,16 @@ impl http_body::Body for Streaming {
 
 /// A request's body as it comes, without its trailers: they were not judged, and end here.
 pub(super) struct WithoutTrailers {
-    incoming: Incoming,
+    arriving: Arriving,
     /// The HTTP library drops a body when it has sent all of it.
     _sending: Arc<()>,
 }
 
 impl WithoutTrailers {
-    pub(super) fn new(incoming: Incoming) -> (Self, Sending) {
+    pub(super) fn new(arriving: Arriving) -> (Self, Sending) {
         let sending = Arc::new(());
         let seen = Sending(Arc::downgrade(&sending));
-        (Self { incoming, _sending: sending }, seen)
+        (Self { arriving, _sending: sending }, seen)
     }
 }
 
@@ -201,7 +202,7 @@ impl http_body::Body for WithoutTrailers {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         loop {
-            match ready!(Pin::new(&mut self.incoming).poll_frame(cx)) {
+            match ready!(Pin::new(&mut self.arriving).poll_frame(cx)) {
                 Some(Ok(frame)) if frame.is_data() => return Poll::Ready(Some(Ok(frame))),
                 Some(Ok(_)) => {}
                 Some(Err(error)) => return Poll::Ready(Some(Err(error.into()))),
@@ -211,10 +212,10 @@ impl http_body::Body for WithoutTrailers {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.incoming.is_end_stream()
+        self.arriving.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.incoming.size_hint()
+        self.arriving.size_hint()
     }
 }

@@ -12,7 +12,6 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body::Body as _;
-use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use oncegate_config::model::Host;
@@ -25,6 +24,7 @@ use super::frames::Frames;
 use super::sending::{self, Broken};
 use super::splice::splice;
 use super::streaming::{MovedBy, Sending};
+use crate::arriving::Arriving;
 use crate::front::Standing;
 use crate::listener::stopped;
 use crate::pipeline;
@@ -43,7 +43,7 @@ const ASKED_EVERY: Duration = Duration::from_secs(1);
 /// Whether a request asks for a WebSocket. Offers of other protocols (`h2c`), and those with another method, are passed
 /// over, as a server may.
 #[must_use]
-pub fn is_asked(request: &Request<Incoming>) -> bool {
+pub fn is_asked(request: &Request<Arriving>) -> bool {
     request.method() == Method::GET && is_named(request.headers())
 }
 
@@ -80,7 +80,7 @@ pub async fn open(
     snapshot: &Snapshot,
     host: &Host,
     mut head: Head,
-    (agent, incoming): (OnUpgrade, Incoming),
+    (agent, incoming): (OnUpgrade, Arriving),
     standing: Arc<Standing>,
 ) -> Result<Response<Body>, Refusal> {
     let accept = handshake(&head, &incoming)?;
@@ -124,7 +124,7 @@ pub async fn open(
 }
 
 /// What the provider has to accept with (section 4.2.2), if this is a handshake (section 4.2.1).
-fn handshake(head: &Head, incoming: &Incoming) -> Result<String, Refusal> {
+fn handshake(head: &Head, incoming: &Arriving) -> Result<String, Refusal> {
     let broken = |what: &str| {
         Refusal::new(Code::InvalidRequest, format!("The WebSocket handshake {what}. Nothing was sent."))
     };
