@@ -31,6 +31,8 @@ pub(crate) async fn run(sidecar: Arc<Sidecar>, mut stop: watch::Receiver<bool>) 
             STEP_MAX
         });
         tokio::select! {
+            // Heard even if it is time to look: otherwise it would be looked twice.
+            biased;
             () = asked => {}
             () = tokio::time::sleep(wait) => {}
             () = stopped(&mut stop) => return,

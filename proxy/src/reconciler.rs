@@ -77,6 +77,8 @@ async fn passes(sidecar: Arc<Sidecar>, mut stop: watch::Receiver<bool>) {
         }
         let wait = next_wake(&sidecar, passed.ok()).await;
         tokio::select! {
+            // Whoever asks for a look is heard even if it is time for one: otherwise it would be made twice.
+            biased;
             () = soon => {}
             () = tokio::time::sleep(wait) => {}
             () = stopped(&mut stop) => return,
@@ -106,7 +108,7 @@ pub(crate) async fn look_for_more(sidecar: &Arc<Sidecar>) {
 
 async fn remove_unfinished(sidecar: &Sidecar) {
     let (folder, now) = (load::managed_folder(sidecar.files.path()), sidecar.clock.system());
-    let removed = tokio::task::spawn_blocking(move || durable::remove_unfinished(&folder, now)).await;
+    let removed = task::blocking(move || durable::remove_unfinished(&folder, now)).await;
     if let Ok(Err(error)) = removed {
         tracing::error!(%error, "what was left half written in managed/ could not be removed");
     }

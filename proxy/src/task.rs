@@ -5,7 +5,8 @@
 
 use std::pin::Pin;
 
-use tokio::task::JoinHandle;
+use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::task::{JoinError, JoinHandle};
 
 /// Work that any thread can do, whatever it is made of.
 pub type Work<T> = Pin<Box<dyn Future<Output = T> + Send>>;
@@ -18,4 +19,18 @@ pub(crate) fn start<T: Send + 'static>(work: impl Future<Output = T> + Send + 's
 /// Puts work behind a pointer.
 pub(crate) fn apart<T>(work: impl Future<Output = T> + Send + 'static) -> Work<T> {
     Box::pin(work)
+}
+
+/// Does what waits for a disk in a thread of its own, so that it keeps no task waiting. A runtime of one thread, as
+/// simulations have it, does it at once: when another thread is done is up to the machine, and their clock is not.
+///
+/// # Errors
+/// It has panicked, or the runtime ends.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, JoinError> {
+    if Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread {
+        return Ok(work());
+    }
+    tokio::task::spawn_blocking(work).await
 }
