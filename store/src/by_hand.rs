@@ -74,6 +74,7 @@ impl Hand {
         let taken = batch.len();
         if taken > 0 {
             self.work.turn(batch);
+            self.work.on_the_side();
         }
         taken
     }

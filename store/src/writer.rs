@@ -219,6 +219,13 @@ impl Work {
         self.keep_the_log_short();
     }
 
+    /// What the side thread is asked, where there is none.
+    pub(crate) fn on_the_side(&self) {
+        if !self.side.asked.take_now(usize::MAX).is_empty() {
+            self.side.folded.store(fold(&self.connection), Ordering::Relaxed);
+        }
+    }
+
     /// Off the commit path: nobody of the batch waits any more. The side thread copies most pages and waits for the
     /// disk. Under steady load new pages always follow, so it does that again until few are left, and the writer takes
     /// these itself, after which the log starts over. Neither ever waits for a reader: while somebody reads an old

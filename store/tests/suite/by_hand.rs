@@ -65,6 +65,26 @@ fn what_waits_when_the_hand_is_dropped_never_happens() {
     assert!(done(&mut hand, store.effect(&id)).unwrap().is_none());
 }
 
+/// As with the threads of an ordinary store: the log starts over from time to time.
+#[test]
+fn the_log_stays_short() {
+    let (memory, store, mut hand) = by_hand();
+    let log = memory.folder.path().join("hand.db-wal");
+    let (mut written, mut longest, mut before) = (0, 0, 0);
+    for number in 0..200 {
+        let mut new = memory.refund(&format!("pi_{number}"), 1);
+        new.impact = None;
+        assert!(matches!(done(&mut hand, store.admit(new, NOON)), Ok(Admitted::Granted { .. })));
+        let pages = store.stats().log_pages;
+        written += if pages > before { pages - before } else { pages };
+        longest = longest.max(pages);
+        before = pages;
+    }
+    assert!(written > 1_000, "{written} pages are too few to tell");
+    assert!(longest < 600, "{longest} of {written} pages in the log");
+    assert!(log.metadata().unwrap().len() < 600 * 4_200);
+}
+
 /// Effects that are dispatched and that nobody will finish, in the order in which they were made.
 fn left(memory: &Memory, store: &Store, hand: &mut Hand, count: usize) -> Vec<EffectId> {
     let mut asked: Vec<_> = (0..count)
