@@ -7,8 +7,9 @@
 
 use std::{
     collections::{BTreeSet, HashSet},
-    fmt, fs,
-    io::ErrorKind,
+    fmt,
+    fs::{self, File},
+    io::{self, ErrorKind, Read},
     ops::Range,
     path::{Path, PathBuf},
     sync::OnceLock,
@@ -97,6 +98,34 @@ impl Finder {
         hits
     }
 
+    /// All that is found in what can be read, which is not kept in memory.
+    ///
+    /// # Errors
+    /// It could not be read to its end.
+    pub fn hits_read(&self, mut from: impl Read) -> io::Result<Vec<Hit>> {
+        let mut hits = Vec::new();
+        // What comes before `kept` was looked at already, and stays for what began in it.
+        let (mut bytes, mut kept, mut before) = (vec![0; self.overlap() + PART], 0, 0);
+        loop {
+            let read = match from.read(&mut bytes[kept..]) {
+                Ok(0) => return Ok(hits),
+                Ok(read) => read,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            let there = kept + read;
+            let found = self.hits(&bytes[..there]).into_iter().map(|hit| Hit { at: before + hit.at, ..hit });
+            for hit in found {
+                if !hits.contains(&hit) {
+                    hits.push(hit);
+                }
+            }
+            kept = there.min(self.overlap());
+            before += there - kept;
+            bytes.copy_within(there - kept..there, 0);
+        }
+    }
+
     /// Fails the test if anything is found.
     #[track_caller]
     pub fn nowhere_in(&self, place: &str, bytes: &[u8]) {
@@ -106,6 +135,8 @@ impl Finder {
     }
 }
 
+/// Bytes of a file that are looked at together: they stay near the processor.
+const PART: usize = 64 * 1024;
 /// Bytes of a piece.
 const PIECE: usize = 8;
 
@@ -179,9 +210,10 @@ pub fn below(dir: &Path, except: &BTreeSet<PathBuf>) -> (Vec<(PathBuf, Hit)>, us
             if kind.is_dir() {
                 open.push(path);
             } else if kind.is_file() && !except.contains(&path) {
-                let Some(bytes) = there(fs::read(&path)) else { continue };
+                let hits = File::open(&path).and_then(|file| Finder::everything().hits_read(file));
+                let Some(hits) = there(hits) else { continue };
                 files += 1;
-                found.extend(Finder::everything().hits(&bytes).into_iter().map(|hit| (path.clone(), hit)));
+                found.extend(hits.into_iter().map(|hit| (path.clone(), hit)));
             }
         }
     }

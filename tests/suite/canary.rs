@@ -84,6 +84,29 @@ fn a_secret_is_found_wherever_it_begins_and_alone() {
     }
 }
 
+/// Files are read in parts.
+#[test]
+fn a_secret_is_found_across_parts_and_once() {
+    /// Gives so many bytes at a time.
+    struct Parts<'a>(&'a [u8], usize);
+    impl std::io::Read for Parts<'_> {
+        fn read(&mut self, to: &mut [u8]) -> std::io::Result<usize> {
+            let Self(left, many) = self;
+            let many = (*many).min(to.len());
+            left.read(&mut to[..many])
+        }
+    }
+    let finder = Finder::of([&Canary { name: "PLANTED", value: PLANTED }]);
+    for (encoding, bytes) in planted() {
+        let text = [&[b'.'; 500][..], &bytes, &[b'.'; 500], &bytes].concat();
+        let whole = finder.hits(&text);
+        assert_eq!(whole.len(), 2, "{encoding}");
+        for many in [1, 7, 100, 499, 501, 600, 70_000] {
+            assert_eq!(finder.hits_read(Parts(&text, many)).unwrap(), whole, "{encoding}, {many} at a time");
+        }
+    }
+}
+
 #[test]
 fn what_a_client_is_sent_and_what_a_command_prints() {
     let dir = tempfile::TempDir::new().unwrap();
