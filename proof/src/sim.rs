@@ -25,6 +25,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::failure::Failure;
 use crate::report::Report;
+use crate::rng::Rng;
 use life::Ground;
 use seed::{EFFECTS, Outcome, play};
 use world::{Fault, Plant};
@@ -105,6 +106,8 @@ struct Sum {
     effects: u64,
     commits: u64,
     calls: u64,
+    /// Of all their histories: another one, and something happened in another way.
+    digest: u64,
     faults: BTreeMap<Fault, u64>,
     violations: Vec<String>,
     failed: Option<Failure>,
@@ -116,6 +119,8 @@ impl Sum {
         self.effects += outcome.effects;
         self.commits += outcome.commits;
         self.calls += outcome.calls;
+        // The order in which seeds end is of no account.
+        self.digest ^= Rng::new(number, outcome.digest).next();
         outcome.faults.iter().for_each(|fault| *self.faults.entry(*fault).or_default() += 1);
         let tame = outcome.effects < EFFECTS as u64 || outcome.faults.len() < FAULTS_MIN;
         match &outcome.violation {
@@ -151,8 +156,8 @@ fn all(ground: &Ground, from: u64, seeds: u64, report: &mut Report) -> Result<()
     }
     report.runs += sum.seeds;
     report.say(&format!(
-        "{} seeds, {} effects, {} calls, {} commits",
-        sum.seeds, sum.effects, sum.calls, sum.commits
+        "{} seeds, {} effects, {} calls, {} commits, digest {:016x}",
+        sum.seeds, sum.effects, sum.calls, sum.commits, sum.digest
     ));
     let faults: Vec<_> = sum.faults.iter().map(|(fault, seeds)| format!("{fault:?} {seeds}")).collect();
     report.say(&format!("seeds with each fault: {}", faults.join(", ")));

@@ -32,10 +32,12 @@ impl std::fmt::Display for Violation {
     }
 }
 
-/// The effects of one schedule, with what hangs on them.
+/// The effects of one schedule, with what hangs on them. Attempts are found by their keys: no index has their effects.
 const EFFECTS: &str = "SELECT e.id, e.stage, coalesce(e.result, ''), coalesce(e.verification, ''),
-        (SELECT count(*) FROM attempt a WHERE a.effect = e.key AND a.kind = 'dispatch') + (e.stage = 'dispatching'),
-        (SELECT count(*) FROM attempt a WHERE a.effect = e.key AND a.kind = 'replay'),
+        (SELECT count(*) FROM attempt a WHERE a.effect = e.key AND a.kind = 'dispatch'
+            AND a.key BETWEEN e.key << 20 AND (e.key << 20) + 1048575) + (e.stage = 'dispatching'),
+        (SELECT count(*) FROM attempt a WHERE a.effect = e.key AND a.kind = 'replay'
+            AND a.key BETWEEN e.key << 20 AND (e.key << 20) + 1048575),
         coalesce((SELECT v.stage FROM event v WHERE v.effect = e.id AND v.stage IS NOT NULL
             ORDER BY v.seq DESC LIMIT 1), ''),
         coalesce((SELECT h.amount FROM hold h WHERE h.effect = e.key AND h.state = 'held'), 0)

@@ -41,6 +41,8 @@ struct Received {
 #[derive(Default)]
 pub(crate) struct Books {
     entries: Vec<Entry>,
+    /// The places of an effect's entries, each after those before it.
+    of_effect: HashMap<String, Vec<usize>>,
     /// Answers under a key, which it deduplicates on.
     by_key: HashMap<String, (u16, Value)>,
     received: HashMap<String, Vec<Received>>,
@@ -49,7 +51,7 @@ pub(crate) struct Books {
 impl Books {
     /// How often an effect was applied.
     pub(crate) fn applied(&self, effect: &str) -> usize {
-        self.entries.iter().filter(|entry| entry.effect == effect && !entry.failed).count()
+        self.of(effect).filter(|(_, entry)| !entry.failed).count()
     }
 
     /// How often a write of an effect arrived.
@@ -59,7 +61,7 @@ impl Books {
 
     /// Whether looks can find an effect.
     pub(crate) fn lists(&self, effect: &str) -> bool {
-        self.entries.iter().any(|entry| entry.effect == effect && entry.listed_at_ms.is_some())
+        self.of(effect).any(|(_, entry)| entry.listed_at_ms.is_some())
     }
 
     /// Whatever was to be listed later is listed now; what never was stays so.
@@ -71,7 +73,21 @@ impl Books {
 
     /// The provider's own id of what an effect did.
     pub(crate) fn reference(&self, effect: &str) -> Option<String> {
-        self.entries.iter().position(|entry| entry.effect == effect).map(|at| format!("re_{at}"))
+        self.of(effect).next().map(|(at, _)| format!("re_{at}"))
+    }
+
+    /// The operations of an effect, with their places.
+    fn of(&self, effect: &str) -> impl Iterator<Item = (usize, &Entry)> {
+        let places = self.of_effect.get(effect).into_iter().flatten();
+        places.filter_map(|at| Some((*at, self.entries.get(*at)?)))
+    }
+
+    /// Writes an operation down. Its place.
+    fn add(&mut self, entry: Entry) -> usize {
+        let at = self.entries.len();
+        self.of_effect.entry(entry.effect.clone()).or_default().push(at);
+        self.entries.push(entry);
+        at
     }
 }
 
@@ -165,7 +181,8 @@ fn arrives(world: &mut World, asked: &Asked, request: &Message) {
     }
     // A dispatch has no row of its own while its effect says `dispatching`.
     let recorded = "SELECT coalesce(sum((e.stage = 'dispatching')
-            + (SELECT count(*) FROM attempt a WHERE a.effect = e.key AND a.kind IN ('dispatch', 'replay'))), 0)
+            + (SELECT count(*) FROM attempt a WHERE a.effect = e.key AND a.kind IN ('dispatch', 'replay')
+                 AND a.key BETWEEN e.key << 20 AND (e.key << 20) + 1048575)), 0)
         FROM effect e WHERE e.id = ?1";
     let found = world
         .shell
@@ -282,7 +299,7 @@ fn enter(world: &mut World, asked: &Asked, failed: bool) -> Value {
         true if world.rng.below(8) == 0 => None,
         true => Some(now + world.rng.below(LAG_MS_MAX) as u64),
     };
-    world.books.entries.push(Entry {
+    let at = world.books.add(Entry {
         effect: asked.effect.clone(),
         order: asked.order.clone(),
         customer: asked.customer.clone(),
@@ -290,7 +307,7 @@ fn enter(world: &mut World, asked: &Asked, failed: bool) -> Value {
         failed,
         listed_at_ms,
     });
-    object(world.books.entries.len() - 1, &world.books.entries[world.books.entries.len() - 1])
+    object(at, &world.books.entries[at])
 }
 
 fn object(at: usize, entry: &Entry) -> Value {
@@ -317,9 +334,10 @@ fn look(world: &mut World, request: &Message) -> Reaction {
     let target = request.second();
     let wanted = target.split_once('?').map(|(_, query)| query).unwrap_or_default();
     let word = |name: &str| wanted.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
+    let (effect, customer) = (word("ref"), word("payment_intent"));
     let listed = world.books.entries.iter().enumerate().rev().filter(|(_, entry)| {
         entry.listed_at_ms.is_some_and(|at| at <= now)
-            && (word("ref") == Some(&entry.effect) || word("payment_intent") == Some(&entry.customer))
+            && (effect == Some(&entry.effect) || customer == Some(&entry.customer))
     });
     if let Some(id) = target.strip_prefix("/v1/refunds/re_") {
         let at = id.parse::<usize>().unwrap_or(usize::MAX);

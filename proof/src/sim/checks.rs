@@ -234,10 +234,12 @@ pub(crate) fn whole(world: &mut World, seen: &Seen) {
 /// Each effect: where it stands, its dispatch and replays, and how many of these are recorded as never sent.
 fn rows(shell: &Connection) -> rusqlite::Result<Vec<(String, String, u32, u32)>> {
     let mut statement = shell.prepare_cached(
+        // Attempts are counted once for all effects: there is no index by which each would find its own.
         "SELECT e.id, CASE e.stage WHEN 'settled' THEN 'settled ' || e.result || ' ' || e.verification ELSE e.stage END,
-             (SELECT count(*) FROM attempt a WHERE a.effect = e.key AND a.kind <> 'reconcile') + (e.stage = 'dispatching'),
-             (SELECT count(*) FROM attempt a WHERE a.effect = e.key AND a.seen = 'not_sent')
-         FROM effect e",
+             coalesce(a.writes, 0) + (e.stage = 'dispatching'), coalesce(a.unsent, 0)
+         FROM effect e LEFT JOIN (SELECT effect, sum(kind <> 'reconcile') AS writes,
+                 coalesce(sum(seen = 'not_sent'), 0) AS unsent
+             FROM attempt GROUP BY effect) a ON a.effect = e.key",
     )?;
     let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
     rows.collect()

@@ -1,7 +1,6 @@
 //! One run of the process in a simulation: the real sidecar on a runtime of one thread, with a clock that only moves
 //! when everything waits, a store whose commits are made by hand, and the simulated network.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -183,8 +182,9 @@ impl Life {
     /// What has ended since, in an order that does not depend on who was woken first.
     pub(crate) fn done(&self) -> Vec<Done> {
         let mut all = self.done.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let ended: BTreeMap<usize, Done> = all.drain(..).map(|done| (done.call.number, done)).collect();
-        ended.into_values().collect()
+        let mut ended = std::mem::take(&mut *all);
+        ended.sort_by_key(|done| done.call.number);
+        ended
     }
 
     /// The configuration is another one from now on.
