@@ -216,6 +216,7 @@ impl Entry {
         };
         ResponseRules {
             failed_statuses: Vec::new(),
+            failed_states: &[],
             succeeded_when: fact.what.succeeded_when.iter().map(check).collect(),
             failed_when: fact.what.failed_when.iter().map(check).collect(),
         }

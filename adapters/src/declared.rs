@@ -77,6 +77,10 @@ impl Declared {
         let subject = self.subject.as_ref().map(|template| template.render_identity(&scope)).transpose();
         let subject = subject.map_err(|fault| cannot_render(&fault))?;
         let impact = self.impact.as_ref().map(|rule| impact(rule, request.input)).transpose()?;
+        if let Some(verify) = &self.verify {
+            let fault = |fault| invalid(format!("How it would be read back (`verify`): {fault}"));
+            look::can_be_asked(verify, request.input).map_err(fault)?;
+        }
         Ok(Plan {
             resource: subject.clone(),
             subject,

@@ -33,7 +33,7 @@ fn is_stripes_own(answer: &Answer) -> bool {
     if replayed.is_some_and(|(_, value)| value.eq_ignore_ascii_case("true")) {
         return true;
     }
-    let body = json::strict(&answer.body).unwrap_or_default();
+    let body = json::of_answer(&answer.body).unwrap_or_default();
     let error = &body["error"];
     let says = |member: &str| error.get(member).and_then(Value::as_str);
     let of_the_request = match says("type") {

@@ -36,8 +36,20 @@ use oncegate_policy::template::Scope;
 use serde_json::Value;
 
 /// Where the usual table is not departed from.
-static USUAL: ResponseRules =
-    ResponseRules { failed_statuses: Vec::new(), succeeded_when: Vec::new(), failed_when: Vec::new() };
+static USUAL: ResponseRules = ResponseRules {
+    failed_statuses: Vec::new(),
+    succeeded_when: Vec::new(),
+    failed_when: Vec::new(),
+    failed_states: &[],
+};
+/// Stripe answers 200 with a new object that failed at once: a refund, a payout, a charge
+/// (<https://docs.stripe.com/api/refunds/object#refund_object-status>, <https://docs.stripe.com/api/payouts/object#payout_object-status>).
+static OF_STRIPE: ResponseRules = ResponseRules {
+    failed_statuses: Vec::new(),
+    succeeded_when: Vec::new(),
+    failed_when: Vec::new(),
+    failed_states: &["failed"],
+};
 
 /// What one action means at its provider.
 #[expect(
@@ -160,7 +172,9 @@ impl Adapter {
         match self {
             // Stripe's statuses mean what the table says, 409 included: it is also the answer to a request whose
             // first try is still running (<https://docs.stripe.com/api/errors>).
-            Self::StripeRefund(_) | Self::StripeWrite(_) => &USUAL,
+            Self::StripeRefund(_) => &OF_STRIPE,
+            Self::StripeWrite(write) if write.makes_what_can_fail() => &OF_STRIPE,
+            Self::StripeWrite(_) => &USUAL,
             // 409 says that the key was seen before, which may have been ourselves.
             Self::ResendEmail(_) => &USUAL,
             Self::GithubFile(file) => file.response_rules(),

@@ -209,7 +209,7 @@ pub(crate) fn read_page(answer: &Answer, what: &str) -> Result<Page, String> {
         return Err(format!("the list of {what} was answered with {}", answer.status));
     }
     let garbled = || format!("the list of {what} cannot be read");
-    let mut list = json::strict(&answer.body).map_err(|_| garbled())?;
+    let mut list = json::of_answer(&answer.body).map_err(|_| garbled())?;
     let more = list.get("has_more").and_then(Value::as_bool).ok_or_else(garbled)?;
     let Some(Value::Array(objects)) = list.get_mut("data").map(Value::take) else { return Err(garbled()) };
     let ids: Option<Vec<&str>> = objects.iter().map(|object| object.get("id")?.as_str()).collect();

@@ -82,6 +82,15 @@ impl StripeWrite {
         }
     }
 
+    /// Whether the answer is a new object whose state may be `failed`. An older one in that state can be written to all the
+    /// same.
+    pub(crate) fn makes_what_can_fail(&self) -> bool {
+        match self.shape() {
+            Shape::Create(kind) => kind.failed.contains(&"failed"),
+            Shape::Update(..) | Shape::MarkedVerb(..) | Shape::Other => false,
+        }
+    }
+
     /// By the template: which endpoint it is does not depend on the ids in it.
     fn shape(&self) -> Shape {
         Shape::of_url(&self.route.url.to_string()).unwrap_or_default()

@@ -294,6 +294,7 @@ fn status(node: &Node<'_>) -> Option<u16> {
 fn response(table: &Table<'_>) -> ResponseRules {
     ResponseRules {
         failed_statuses: Vec::new(),
+        failed_states: &[],
         succeeded_when: table.or("succeeded_when", answer, Vec::new()),
         failed_when: table.or("failed_when", answer, Vec::new()),
     }

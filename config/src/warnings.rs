@@ -52,8 +52,28 @@ fn action_place(action: &str, facts: &Facts) -> Place {
     facts.actions.get(action).copied().unwrap_or_default()
 }
 
+/// What a GraphQL document does stands in the document. `operationName` picks one of its operations, and an agent names
+/// them as it likes.
+fn graphql_doubts(action: &Action, place: Place, log: &Log<'_>) {
+    let asks = |members: &[&str]| {
+        let last = |check: &Check| check.path.rsplit('.').next().is_some_and(|last| members.contains(&last));
+        action.when.iter().any(last)
+    };
+    if asks(&["operationName"]) && !asks(&["query", "sha256Hash"]) {
+        log.warn(
+            place,
+            format!(
+                "`when` of action `{}` asks for `operationName`, which an agent may give to any GraphQL document: ask for the \
+                 document too (`input.query`, or `input.extensions.persistedQuery.sha256Hash`)",
+                action.name
+            ),
+        );
+    }
+}
+
 fn action_doubts(action: &Action, place: Place, log: &Log<'_>) {
     let name = &action.name;
+    graphql_doubts(action, place, log);
     let (declared, has_key) = match &action.kind {
         ActionKind::StripeWrite(write) => (&write.route, true),
         ActionKind::Declared(declared) => (&**declared, declared.idempotency.is_some()),

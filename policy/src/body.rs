@@ -60,10 +60,11 @@ pub fn is_opaque(content_type: &str) -> bool {
 const FORM: &str = "application/x-www-form-urlencoded";
 
 /// Whether a type, in lower case and without parameters, is JSON. One that begins as that of a form does is none, whatever
-/// its end says: some servers compare the beginning alone.
+/// its end says: some servers compare the beginning alone, or what stands before a comma.
 fn is_json(essence: &str) -> bool {
-    let form = essence.starts_with(FORM) || essence.starts_with("multipart/");
-    essence == "application/json" || (essence.ends_with("+json") && !form)
+    let other =
+        essence.starts_with(FORM) || essence.starts_with("multipart/") || essence.contains([',', ' ']);
+    essence == "application/json" || (essence.ends_with("+json") && !other)
 }
 
 fn read_as(content_type: &str, bytes: &[u8]) -> Result<(BodyKind, Value), BodyFault> {

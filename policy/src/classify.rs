@@ -38,6 +38,9 @@ pub struct ResponseRules {
     pub succeeded_when: Vec<Check>,
     /// Inside a 2xx: all must hold for a definite failure.
     pub failed_when: Vec<Check>,
+    /// Inside a 2xx that is a success but for this: what the object's own `status` is when the provider documents that it
+    /// was not done.
+    pub failed_states: &'static [&'static str],
 }
 
 /// The verdict on what the wire showed.
@@ -73,9 +76,13 @@ fn inside_success(answer: &Answer, rules: &ResponseRules) -> Verdict {
         let media = answer.headers.iter().find(|(name, _)| name == "content-type");
         let media = media.and_then(|(_, value)| value.split(';').next());
         let is_git = media.is_some_and(|media| media.trim().eq_ignore_ascii_case(git_report::MEDIA));
-        return if is_git { git_report::verdict(&answer.body) } else { Verdict::Succeeded };
+        return match is_git {
+            true => git_report::verdict(&answer.body),
+            false if has_failed(&answer.body, rules.failed_states) => Verdict::Failed,
+            false => Verdict::Succeeded,
+        };
     }
-    let Ok(body) = json::strict(&answer.body) else { return Verdict::Unknown };
+    let Ok(body) = json::of_answer(&answer.body) else { return Verdict::Unknown };
     let nothing = serde_json::Value::Null;
     let scope = Scope { input: &nothing, effect_id: None, effect_key: None, response: Some(&body) };
     let all_hold =
@@ -86,6 +93,11 @@ fn inside_success(answer: &Answer, rules: &ResponseRules) -> Verdict {
         // Both, or neither: the declaration does not say which.
         (true, true) | (false, false) => Verdict::Unknown,
     }
+}
+
+fn has_failed(body: &[u8], states: &[&str]) -> bool {
+    let state = |object: &serde_json::Value| Some(states.contains(&object.get("status")?.as_str()?));
+    !states.is_empty() && json::of_answer(body).ok().is_some_and(|object| state(&object) == Some(true))
 }
 
 #[cfg(test)]
@@ -161,6 +173,7 @@ mod tests {
     fn an_api_that_speaks_inside_a_2xx_is_believed_in_its_declared_words_only() {
         use Verdict::{Failed, Succeeded, Unknown};
         let both = ResponseRules {
+            failed_states: &[],
             failed_statuses: vec![],
             succeeded_when: vec![check("ok", "true"), check("state", "done")],
             failed_when: vec![check("ok", "false"), check("state", "void")],
@@ -189,6 +202,21 @@ mod tests {
         // They are asked inside a 2xx only.
         assert_eq!(verdict(&status(500), &only_success), Unknown);
         assert_eq!(verdict(&status(400), &only_success), Failed);
+    }
+
+    #[test]
+    fn an_object_in_a_failed_state_was_not_done() {
+        let rules = ResponseRules { failed_states: &["failed"], ..ResponseRules::default() };
+        for (body, verdict_is) in [
+            (r#"{"id":"re_1","status":"failed"}"#, Verdict::Failed),
+            (r#"{"id":"re_1","status":"pending"}"#, Verdict::Succeeded),
+            (r#"{"id":"re_1","charge":{"status":"failed"}}"#, Verdict::Succeeded),
+            (r#"{"status":["failed"]}"#, Verdict::Succeeded),
+            ("", Verdict::Succeeded),
+        ] {
+            assert_eq!(verdict(&says(body), &rules), verdict_is, "{body}");
+        }
+        assert_eq!(verdict(&says(r#"{"status":"failed"}"#), &ResponseRules::default()), Verdict::Succeeded);
     }
 
     #[test]

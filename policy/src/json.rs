@@ -18,4 +18,4 @@ pub(crate) use fault::excerpt;
 pub use lookalike::lookalike;
 pub use select::{get, select};
 pub(crate) use strict::is_reserved;
-pub use strict::{MAX_DEPTH, MAX_NUMBER, strict};
+pub use strict::{MAX_DEPTH, MAX_NUMBER, of_answer, strict};

@@ -69,8 +69,20 @@ impl Limit {
             && self
                 .resource_prefix
                 .as_deref()
-                .is_none_or(|prefix| resource.is_some_and(|resource| resource.starts_with(prefix)))
+                .is_none_or(|prefix| resource.is_some_and(|resource| is_below(resource, prefix)))
     }
+}
+
+/// Before the `/` of a resource whose first part is not known: it may be any.
+pub const ANY: &str = "*";
+
+/// Whether one of the names of a resource, which are one a line, begins with a prefix.
+fn is_below(resource: &str, prefix: &str) -> bool {
+    let rest_of_prefix = || prefix.split_once('/').map_or("", |(_, rest)| rest);
+    resource.split('\n').any(|name| match name.strip_prefix(ANY).and_then(|name| name.strip_prefix('/')) {
+        Some(rest) => rest.starts_with(rest_of_prefix()),
+        None => name.starts_with(prefix),
+    })
 }
 
 /// What a limit's counters say. `reserved` is every hold that is still open, whatever period it came from:
@@ -146,6 +158,22 @@ mod tests {
         assert!(!limit.applies(&action("refund"), None, &impact("usd")));
         assert!(!limit.applies(&action("charge"), Some("acct_1/pi_1"), &impact("usd")));
         assert!(!limit.applies(&action("refund"), Some("acct_1/pi_1"), &impact("eur")));
+    }
+
+    #[test]
+    fn a_resource_of_more_names_is_below_the_prefix_of_any() {
+        for (resource, prefix, below) in [
+            ("a@x/b\na@x/c", "a@x/c", true),
+            ("a@x/b\na@x/c", "a@x/", true),
+            ("a@x/b\na@x/c", "c", false),
+            ("*/b\n*/c", "a@x/c", true),
+            ("*/b\n*/c", "a@x/", true),
+            ("*/b\n*/c", "a@x/d", false),
+            ("*/b", "a@x", true),
+            ("*b", "a@x", false),
+        ] {
+            assert_eq!(is_below(resource, prefix), below, "{resource:?} {prefix}");
+        }
     }
 
     #[test]

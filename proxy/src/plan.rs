@@ -23,6 +23,9 @@ const PLAN_READS_MAX: usize = 3;
 /// The caller's key, where the provider has no header of its own for it.
 pub const KEY_HEADER: &str = "idempotency-key";
 
+/// Most characters of a cookie's name that a sentence repeats.
+const COOKIE_SHOWN_CHARS_MAX: usize = 64;
+
 /// Everything that admission needs to know.
 pub struct Planning {
     /// What it amounts to.
@@ -54,6 +57,13 @@ pub async fn plan(
     if let Some(name) = lookalike(action, &asking.input) {
         return Err(meaning::lookalike(&name));
     }
+    if let Some(name) = in_a_cookie(action, &asking.headers) {
+        let name: String = name.chars().take(COOKIE_SHOWN_CHARS_MAX).collect();
+        let sentence = format!(
+            "The request is ambiguous: {name} is judged, and a cookie of that name stands over it at some servers. Nothing was sent."
+        );
+        return Err(Refusal::new(Code::Ambiguous, sentence));
+    }
     let asked = asking.for_adapter();
     let mut planned = adapter.plan(&asked);
     for _ in 0..PLAN_READS_MAX {
@@ -81,6 +91,23 @@ pub async fn plan(
         Code::InvalidInput,
         "What this would change could not be established. Nothing was sent.",
     ))
+}
+
+/// A cookie of a judged member's name: PHP puts cookies over the body in `$_REQUEST`, where no `request_order` says otherwise
+/// (<https://www.php.net/manual/en/reserved.variables.request.php>, `variables_order`).
+fn in_a_cookie(action: &Action, headers: &[(String, String)]) -> Option<String> {
+    let judged = action.kind.declared().map(|_| action.judged_paths()).unwrap_or_default();
+    let cookies = headers.iter().filter(|(name, _)| name == "cookie").flat_map(|(_, value)| value.split(';'));
+    let names = cookies.filter_map(|cookie| cookie.split(['=', '[']).next());
+    let decoded =
+        |name: &str| percent_encoding::percent_decode_str(name.trim()).decode_utf8_lossy().into_owned();
+    let is_judged = |name: &String| {
+        let base = name.split('[').next().unwrap_or_default();
+        let there = serde_json::json!({ base: null });
+        let first = |path: &&str| path.split('.').next().unwrap_or_default().to_owned();
+        judged.iter().map(first).any(|path| base == path || json::lookalike(&there, &path).is_some())
+    };
+    names.map(decoded).find(is_judged)
 }
 
 /// A member that a server may take for one that is judged, by the schema as well: one that the schema itself tells apart in

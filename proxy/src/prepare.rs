@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use http::Request;
+use http::header::CONTENT_TYPE;
 use oncegate_adapters::{Adapter, Marks};
 use oncegate_config::model::{Action, Host};
+use oncegate_policy::body::BodyKind;
 use oncegate_policy::classify;
 use oncegate_policy::preview::BoundPreview;
 use oncegate_policy::refusal::{Code, Refusal};
@@ -81,7 +83,8 @@ pub async fn draft<'a>(
     let provider_key = asking.fresh.provider_key();
     let effect_id = asking.fresh.effect.as_str();
     let marks = Marks { effect_id, provider_key: &provider_key };
-    let marked = adapter.prepare(&asking.for_adapter(), &planning.plan, &marks)?;
+    let mut marked = adapter.prepare(&asking.for_adapter(), &planning.plan, &marks)?;
+    name_its_type(asking, &mut marked);
     let scope = Scope {
         input: &asking.input,
         effect_id: Some(effect_id),
@@ -94,6 +97,16 @@ pub async fn draft<'a>(
     let now = sidecar.clock.system();
     let request = outgoing(snapshot, host, asking, (&planning, marked), placed, now)?;
     Ok(Draft { action, adapter, planning, stored, request })
+}
+
+/// JSON that came without a type leaves with the one that it was judged by: Rack takes a POST without one for a form
+/// (`form_data?` in <https://github.com/rack/rack/blob/main/lib/rack/request.rb>).
+fn name_its_type(asking: &Asking, marked: &mut oncegate_adapters::Prepared) {
+    let named = asking.header_map.contains_key(CONTENT_TYPE)
+        || marked.headers.iter().any(|(name, _)| name == CONTENT_TYPE.as_str());
+    if asking.body_kind == BodyKind::Json && !named {
+        marked.headers.push((CONTENT_TYPE.as_str().to_owned(), "application/json".to_owned()));
+    }
 }
 
 /// The request as it leaves: the agent's fields, the effect's marks, the credential, in this order.

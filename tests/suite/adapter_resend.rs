@@ -44,6 +44,12 @@ allowed_hosts = ["{HOST}"]
 adapter = {{ type = "resend.email_send"{more} }}
 credential_secret = "RESEND_SEND"
 
+[limits.no-mail-to-the-chief]
+dimension = "resource_mutations"
+period = "day"
+amount = 0
+resource_prefix = "billing@acme.example/chief@example.com"
+
 [limits.mails-per-day]
 dimension = "resource_mutations"
 period = "day"
@@ -210,6 +216,23 @@ fn every_recipient_counts_against_the_limit() {
     let two = MAIL.replace(r#""subject""#, r#""cc":["b@example.com"],"subject""#);
     assert_eq!(send(&sidecar.billing(), &two).status, 200);
     assert_eq!(post.home.exposure("mails-per-day")["consumed"], 2);
+    assert_eq!(post.writes(), 1);
+}
+
+/// Neither the order of the addresses, nor a copy, nor the sender of a template leads past a limit on one person.
+#[test]
+fn p5_a_limit_on_a_recipient_is_left_by_no_way_to_name_one() {
+    let post = Post::open(READER);
+    let sidecar = post.home.serve();
+    let to = r#"["alice@example.com"]"#;
+    for mail in [
+        MAIL.replace(to, r#"["Chief <Chief@example.com>","alice@example.com"]"#),
+        MAIL.replace(r#""subject""#, r#""cc":"chief@example.com","subject""#),
+        r#"{"to":"chief@example.com","template":{"id":"t1"}}"#.to_owned(),
+    ] {
+        send(&sidecar.billing(), &mail).assert_refused(403, "oncegate_limit_exceeded");
+    }
+    assert_eq!(send(&sidecar.billing(), r#"{"to":"alice@example.com","template":{"id":"t1"}}"#).status, 200);
     assert_eq!(post.writes(), 1);
 }
 

@@ -19,6 +19,16 @@ credential_secret = "STRIPE_KEY"
 subject = "{{input.destination}}"
 impact = { dimension = "money", currency = "usd", amount = "input.amount" }
 
+[actions.refund]
+adapter = { type = "stripe.refund", mode = "test", currency = "usd" }
+credential_secret = "STRIPE_KEY"
+
+[actions.payout]
+adapter = { type = "stripe.write", mode = "test", path = "/v1/payouts" }
+credential_secret = "STRIPE_KEY"
+subject = "payout"
+impact = { dimension = "money", currency = "usd", amount = "input.amount" }
+
 [actions.annotate]
 adapter = { type = "stripe.write", mode = "test", path = "/v1/refunds/{{input.refund}}" }
 credential_secret = "STRIPE_KEY"
@@ -93,4 +103,27 @@ fn p8_no_request_moves_a_mark() {
     assert_eq!(stripe.record().writes().len(), 0);
     stripe.on_write(Reply::json("200 OK", r#"{"id":"re_1","object":"refund"}"#));
     assert_eq!(agent.ask(HOST, &Ask::form("/v1/refunds/re_1", "metadata[note]=late")).status, 200);
+}
+
+/// `failed` is a state that Stripe documents of a new refund and a new payout: it is the provider's own word. A failed one
+/// that is only written to is no failure.
+#[test]
+fn what_failed_at_once_is_a_failure() {
+    let (stripe, home) = open();
+    let sidecar = home.serve();
+    let agent = sidecar.billing();
+    let failed = |object: &str| {
+        Reply::json("200 OK", &json!({"id": "x_1", "object": object, "status": "failed"}).to_string())
+    };
+    for (path, body) in
+        [("/v1/refunds", "payment_intent=pi_1&amount=1200"), ("/v1/payouts", "amount=1200&currency=usd")]
+    {
+        stripe.on_write(failed("refund"));
+        let answer = agent.ask(HOST, &Ask::form(path, body));
+        assert_eq!((answer.status, answer.outcome()), (200, "failed"), "{path} {answer:?}");
+        assert_eq!(home.money(), (0, 0, 0));
+    }
+    stripe.on_write(failed("refund"));
+    let noted = agent.ask(HOST, &Ask::form("/v1/refunds/re_1", "metadata[note]=late"));
+    assert_eq!((noted.status, noted.outcome()), (200, "succeeded"), "{noted:?}");
 }

@@ -297,3 +297,26 @@ impact = { dimension = "resource_mutations", amount = "input.amount", bound = "e
     assert_eq!(sidecar.billing().ask(DESK, &again).status, 200);
     assert_eq!(provider.record().writes().len(), 1);
 }
+
+/// What says in another place what the body says: PHP reads a cookie before it, Rack a POST without a type as a form.
+#[test]
+fn p5_the_body_that_was_judged_is_the_one_that_is_read() {
+    let provider = Provider::tls(&[DESK]);
+    let home = Home::new(&crate::shop::desk_conf(provider.addr()).with(ACTIONS));
+    let sidecar = home.serve();
+    let small = r#"{"order":"e","amount":5,"z":"&order=a&amount=5000&x="}"#;
+    for cookie in ["s=1; amount=5000", "AMOUNT=5000", "order%5B%5D=a", "order[x]=a"] {
+        let ask = Ask::json("/pay", small).field("Cookie", cookie);
+        sidecar.billing().ask(DESK, &ask).assert_refused(403, "oncegate_ambiguous");
+    }
+    let comma = Ask::new("POST", "/pay").field("Content-Type", "application/x-www-form-urlencoded,a+json");
+    assert_eq!(sidecar.billing().ask(DESK, &comma.body(small.to_owned())).status, 400);
+    assert!(provider.record().requests().is_empty());
+    let bare = Ask::new("POST", "/pay").field("Cookie", "session=1").body(small.to_owned());
+    assert_eq!(sent(&sidecar, &provider, &bare), (200, 1));
+    let taken_off = Ask::json("/pay", &small.replace("\"e\"", "\"f\"")).field("Connection", "content-type");
+    assert_eq!(sent(&sidecar, &provider, &taken_off), (200, 1));
+    for write in provider.record().writes() {
+        assert_eq!(write.head.field("content-type"), Some("application/json"), "{:?}", write.head);
+    }
+}

@@ -5,6 +5,7 @@ use oncegate_policy::exchange::Answer;
 use oncegate_policy::json;
 use oncegate_policy::reconcile::Finding;
 use oncegate_policy::template::{Piece, RenderFault, Scope};
+use serde_json::Value;
 
 use super::Verify;
 use crate::look::{Look, LookStep, Memory, unreadable};
@@ -53,7 +54,7 @@ fn judge(verify: &Verify, scope: &Scope<'_>, request: &ReadBack, answer: &Answer
     if verify.checks.is_empty() {
         return Look::Found(Finding::Matched { what: what.into(), reference: None, record: None });
     }
-    let Ok(body) = json::strict(&answer.body) else {
+    let Ok(body) = json::of_answer(&answer.body) else {
         return unreadable(format!("{what}, and its body cannot be read"));
     };
     // What a search shows is not what the write would have answered: it is no record for a repeat.
@@ -65,6 +66,21 @@ fn judge(verify: &Verify, scope: &Scope<'_>, request: &ReadBack, answer: &Answer
         }),
         false => Look::Found(Finding::NoMatch { what: format!("{what}, and not every check holds").into() }),
     }
+}
+
+/// Whether the rule can be asked of what was asked for, as far as that can be known before the answer: what cannot be asked
+/// would never be found.
+///
+/// # Errors
+/// The place that cannot be filled.
+pub(super) fn can_be_asked(verify: &Verify, input: &Value) -> Result<(), RenderFault> {
+    let scope = Scope { input, effect_id: Some("eff_0"), effect_key: Some("0"), response: None };
+    let later = |fault: RenderFault| if is_of_the_answer(&fault) { Ok(()) } else { Err(fault) };
+    verify.url.build(&scope).map(drop).or_else(later)?;
+    verify.checks.iter().try_for_each(|check| match &check.equals {
+        Some(Expected::Template(template)) => template.render(&scope).map(drop).or_else(later),
+        Some(Expected::Literal(_)) | None => Ok(()),
+    })
 }
 
 fn needs_the_answer(check: &Check) -> bool {
@@ -96,5 +112,35 @@ fn path_and_query(url: &str) -> String {
             path => path.to_owned(),
         },
         None => "/".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use oncegate_policy::template::Template;
+    use oncegate_policy::url_template::UrlTemplate;
+    use serde_json::json;
+
+    use super::*;
+
+    /// What cannot be asked afterwards is not sent: it could never be found.
+    #[test]
+    fn a_rule_can_be_asked_of_what_was_asked_for() {
+        let (by_path, by_effect) = ("t/{{input.ref}}", "t?ref={{effect.id}}");
+        for (url, equals, input, asked) in [
+            (by_path, "x", json!({"ref": "r"}), true),
+            (by_path, "x", json!({"ref": ".."}), false),
+            (by_path, "x", json!({}), false),
+            (by_effect, "{{effect.key}}", json!({}), true),
+            (by_effect, "{{input.ref}}", json!({"ref": 7}), true),
+            (by_effect, "{{input.ref}}", json!({"ref": ["r"]}), false),
+            ("t/{{response.id}}", "{{response.id}}", json!({}), true),
+        ] {
+            let equals = Expected::Template(Template::parse(equals).unwrap());
+            let check = Check { path: "data.*.ref".into(), equals: Some(equals), absent: false };
+            let url = UrlTemplate::parse(&format!("https://tickets.example/{url}")).unwrap();
+            let verify = Verify { url, status: 200, checks: vec![check] };
+            assert_eq!(can_be_asked(&verify, &input).is_ok(), asked, "{verify:?} {input}");
+        }
     }
 }

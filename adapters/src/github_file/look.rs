@@ -83,7 +83,7 @@ fn is_ours(memory: &Memory<'_>, listed: &Value) -> bool {
 }
 
 fn body_of(answer: &Answer) -> Option<Value> {
-    json::strict(&answer.body).ok().filter(|_| answer.status == 200)
+    json::of_answer(&answer.body).ok().filter(|_| answer.status == 200)
 }
 
 fn by_sha(place: &Place, memory: &Memory<'_>, sha: &str, answer: &Answer) -> Look {

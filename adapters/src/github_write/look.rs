@@ -116,7 +116,7 @@ fn is_ours(place: &Place, memory: &Memory<'_>, listed: &Value) -> bool {
 }
 
 fn body_of(answer: &Answer) -> Option<Value> {
-    json::strict(&answer.body).ok().filter(|_| answer.status == 200)
+    json::of_answer(&answer.body).ok().filter(|_| answer.status == 200)
 }
 
 /// The number came in the answer to this very write: a mark that was edited away since does not undo that.

@@ -83,7 +83,7 @@ fn id_of(object: &Value) -> Option<&str> {
 
 /// The object in a complete 200.
 fn object(answer: &Answer) -> Option<Value> {
-    json::strict(&answer.body).ok().filter(|_| answer.status == 200)
+    json::of_answer(&answer.body).ok().filter(|_| answer.status == 200)
 }
 
 fn refused(what: &str, answer: &Answer) -> Look {

@@ -1,5 +1,6 @@
 //! Whom a mail goes to, and what it is about.
 
+use oncegate_policy::limit::ANY;
 use oncegate_policy::refusal::Refusal;
 use serde_json::Value;
 
@@ -18,7 +19,8 @@ pub(super) struct Message {
     to: Vec<String>,
     /// The words of the subject line, in lower case; a template's id where there is no subject line.
     about: String,
-    recipients: usize,
+    /// Everybody who gets it: `to`, `cc` and `bcc`.
+    everybody: Vec<String>,
 }
 
 impl Message {
@@ -27,7 +29,8 @@ impl Message {
         if to.is_empty() {
             return Err(invalid("Name the recipients in `to`"));
         }
-        let recipients = to.len() + addresses(input, "cc")?.len() + addresses(input, "bcc")?.len();
+        let copies = [addresses(input, "cc")?, addresses(input, "bcc")?];
+        let everybody = to.iter().chain(copies.iter().flatten()).cloned().collect();
         to.sort_unstable();
         to.dedup();
         let from = match input.get("from") {
@@ -36,12 +39,12 @@ impl Message {
             Some(_) => return Err(invalid("`from` must be one address")),
         };
         let line = ["/subject", "/template/id"].iter().find_map(|at| input.pointer(at)?.as_str());
-        Ok(Self { from, to, about: words(line.unwrap_or_default()), recipients })
+        Ok(Self { from, to, about: words(line.unwrap_or_default()), everybody })
     }
 
     /// How many people get it: each address of `to`, `cc` and `bcc` is a mail of its own to whoever reads it.
     pub(super) fn recipients_counted(&self) -> i64 {
-        i64::try_from(self.recipients).unwrap_or(i64::MAX)
+        i64::try_from(self.everybody.len()).unwrap_or(i64::MAX)
     }
 
     /// What is acted on: `alice@example.com/your refund`.
@@ -53,10 +56,15 @@ impl Message {
         })
     }
 
-    /// What limits are narrowed by: `billing@acme.example/alice@example.com`.
+    /// What limits are narrowed by, a line for each recipient: `billing@acme.example/alice@example.com`. A template can have
+    /// a sender of its own, which is not known here.
     pub(super) fn resource(&self) -> String {
-        let first = self.to.first().map(String::as_str).unwrap_or_default();
-        format!("{}/{first}", self.from)
+        let from = if self.from.is_empty() { ANY } else { &self.from };
+        let mut names: Vec<_> =
+            self.everybody.iter().map(|recipient| format!("{from}/{recipient}")).collect();
+        names.sort_unstable();
+        names.dedup();
+        names.join("\n")
     }
 
     /// Whether an email object of Resend's may be this one.

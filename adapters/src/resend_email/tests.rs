@@ -80,6 +80,23 @@ fn a_plan_names_recipients_subject_line_and_key() {
     );
 }
 
+/// A limit on what one person gets is left by no order of the addresses, and one on a sender not by a template's own.
+#[test]
+fn every_recipient_is_a_name_that_limits_look_at() {
+    let mut copied = with("to", json!(["ceo@big.example", "Aaa <aaa@x.example>"]));
+    copied["cc"] = json!("ceo@big.example");
+    copied["bcc"] = json!(["zoe@x.example"]);
+    let mut own_sender = mail();
+    own_sender.as_object_mut().unwrap().remove("from");
+    let from = "billing@acme.example";
+    for (mail, resource) in [
+        (copied, format!("{from}/aaa@x.example\n{from}/ceo@big.example\n{from}/zoe@x.example")),
+        (own_sender, "*/alice@example.com".to_owned()),
+    ] {
+        assert_eq!(plan(EMAIL, &mail).unwrap().resource, Some(resource));
+    }
+}
+
 #[test]
 fn a_retry_with_other_words_acts_on_the_same() {
     let fence = |email: ResendEmail, mail: &Value| plan(email, mail).unwrap().subject;

@@ -14,7 +14,7 @@ pub(crate) fn left(read: &Answer) -> Option<Impact> {
     if read.status != 200 {
         return None;
     }
-    let object = json::strict(&read.body).ok()?;
+    let object = json::of_answer(&read.body).ok()?;
     match object.get("object").and_then(Value::as_str)? {
         "charge" => left_on(&object),
         "payment_intent" => match object.get("latest_charge").filter(|charge| charge.is_object()) {

@@ -56,7 +56,7 @@ fn by_id(memory: &Memory<'_>, target: &Target, id: &str, answer: &Answer) -> Loo
         404 => return ask(memory, target.list_path()),
         status => return unreadable(format!("GET {ONE_REFUND}{id} was answered with {status}")),
     }
-    let Ok(refund) = json::strict(&answer.body) else {
+    let Ok(refund) = json::of_answer(&answer.body) else {
         return unreadable(format!("the answer to GET {ONE_REFUND}{id} cannot be read"));
     };
     if refund.get("id").and_then(Value::as_str) != Some(id) {

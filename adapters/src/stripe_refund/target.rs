@@ -89,7 +89,7 @@ impl Target {
 
     /// The charge, if the answer is that one (<https://docs.stripe.com/api/charges/object>).
     fn charge_in(&self, answer: &Answer) -> Option<Value> {
-        let charge = json::strict(&answer.body).ok().filter(|_| answer.status == 200)?;
+        let charge = json::of_answer(&answer.body).ok().filter(|_| answer.status == 200)?;
         (charge["object"] == "charge" && charge["id"] == self.id.as_str()).then_some(charge)
     }
 

@@ -132,7 +132,7 @@ fn changed(kind: Kind, id: &str, memory: &Memory<'_>, step: LookStep<'_>) -> Loo
 }
 
 fn object(answer: &Answer) -> Option<Value> {
-    json::strict(&answer.body).ok().filter(|_| answer.status == 200)
+    json::of_answer(&answer.body).ok().filter(|_| answer.status == 200)
 }
 
 /// What the object's own state says. A payment that was to be confirmed at once and waits for another means of payment

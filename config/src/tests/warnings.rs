@@ -25,6 +25,19 @@ fn actions() {
         ),
         ("[actions.x]\nmethod = \"POST\"\nurl = \"https://a.example/x\"\ngoverned = false", &[]),
         (
+            "[actions.x]\nmethod = \"POST\"\nurl = \"https://a.example/x\"\ngoverned = false\n\
+             when = [{ path = \"input.operationName\", equals = \"find\" }]",
+            &[
+                "2:10: `when` of action `x` asks for `operationName`, which an agent may give to any GraphQL document: \
+                 ask for the document too (`input.query`, or `input.extensions.persistedQuery.sha256Hash`)",
+            ],
+        ),
+        (
+            "[actions.x]\nmethod = \"POST\"\nurl = \"https://a.example/x\"\ngoverned = false\n\
+             when = [{ path = \"input.operationName\", equals = \"find\" }, { path = \"input.query\", equals = \"{a}\" }]",
+            &[],
+        ),
+        (
             "[actions.x]\nmethod = \"POST\"\nurl = \"https://a.example/x\"\nsubject = \"x\"\nrequires_approval = true\n\
              verify = { url = \"https://a.example/x\", match = [{ path = \"a\", equals = 1 }] }",
             &[

@@ -18,11 +18,25 @@ pub const MAX_NUMBER: usize = 400;
 /// trailing bytes, integers outside -2^63..=2^64-1, other numbers that overflow or underflow a double, and
 /// numbers of over [`MAX_NUMBER`] characters. Numbers keep the digits they were written with.
 pub fn strict(bytes: &[u8]) -> Result<Value, BodyFault> {
-    if bytes.starts_with(b"\xef\xbb\xbf") {
+    if bytes.starts_with(BYTE_ORDER_MARK) {
         return Err(BodyFault::ByteOrderMark);
     }
+    read(bytes, false)
+}
+
+/// Reads a provider's answer, which nobody judges but us: what is beside the point in it must not hide the point.
+///
+/// As [`strict`], but a byte order mark is passed over, a lone surrogate is U+FFFD, and a number that parsers do not agree
+/// on is the text of its digits. Two members of one name are refused here too: which of them counts is not known.
+pub fn of_answer(bytes: &[u8]) -> Result<Value, BodyFault> {
+    read(bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes), true)
+}
+
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+fn read(bytes: &[u8], lenient: bool) -> Result<Value, BodyFault> {
     let text = std::str::from_utf8(bytes).map_err(|_| BodyFault::BadUtf8)?;
-    let mut reader = Reader { text, at: 0 };
+    let mut reader = Reader { text, at: 0, lenient };
     let value = reader.value(0)?;
     reader.skip_space();
     if reader.peek().is_some() {
@@ -39,6 +53,8 @@ pub(crate) fn is_reserved(name: &str) -> bool {
 struct Reader<'a> {
     text: &'a str,
     at: usize,
+    /// Whether it is an answer.
+    lenient: bool,
 }
 
 impl Reader<'_> {
@@ -72,7 +88,7 @@ impl Reader<'_> {
             Some(b'{') => self.object(self.deeper(depth)?),
             Some(b'[') => self.array(self.deeper(depth)?),
             Some(b'"') => self.string().map(Value::String),
-            Some(b'-' | b'0'..=b'9') => self.number().map(Value::Number),
+            Some(b'-' | b'0'..=b'9') => self.number(),
             Some(b't') => self.literal("true", Value::Bool(true)),
             Some(b'f') => self.literal("false", Value::Bool(false)),
             Some(b'n') => self.literal("null", Value::Null),
@@ -155,10 +171,14 @@ impl Reader<'_> {
         }
         self.at += 1;
         let token = self.text.get(start..self.at).ok_or(BodyFault::BadString { at: start })?;
-        serde_json::from_str(token).map_err(|_| bad)
+        match serde_json::from_str(token) {
+            Ok(text) => Ok(text),
+            Err(_) if self.lenient => serde_json::from_str(&without_lone_surrogates(token)).map_err(|_| bad),
+            Err(_) => Err(bad),
+        }
     }
 
-    fn number(&mut self) -> Result<Number, BodyFault> {
+    fn number(&mut self) -> Result<Value, BodyFault> {
         let start = self.at;
         while matches!(self.peek(), Some(b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E')) {
             self.at += 1;
@@ -168,8 +188,35 @@ impl Reader<'_> {
             return Err(BodyFault::NumberRange { number: excerpt(token) });
         }
         let number: Number = token.parse().map_err(|_| BodyFault::Syntax { at: start })?;
-        if in_range(token) { Ok(number) } else { Err(BodyFault::NumberRange { number: excerpt(token) }) }
+        match in_range(token) {
+            true => Ok(Value::Number(number)),
+            false if self.lenient => Ok(Value::String(token.to_owned())),
+            false => Err(BodyFault::NumberRange { number: excerpt(token) }),
+        }
     }
+}
+
+/// A string as it is written, with U+FFFD for each escaped half of a pair that stands alone.
+fn without_lone_surrogates(token: &str) -> String {
+    let unit = |at: &str| {
+        let digits = at.strip_prefix("\\u")?.get(..4)?;
+        u16::from_str_radix(digits, 16).ok()
+    };
+    let (mut out, mut rest) = (String::with_capacity(token.len()), token);
+    while let Some(at) = rest.find('\\') {
+        let (before, escape) = rest.split_at(at);
+        out.push_str(before);
+        let next = escape.get(6..).unwrap_or_default();
+        let (written, length) = match (unit(escape), unit(next)) {
+            (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => (escape.get(..12), 12),
+            (Some(0xd800..=0xdfff), _) => (Some("\\ufffd"), 6),
+            (_, _) => (escape.get(..2), 2),
+        };
+        out.push_str(written.unwrap_or(escape));
+        rest = escape.get(length..).unwrap_or_default();
+    }
+    out.push_str(rest);
+    out
 }
 
 /// Whether a well-formed number is one that common parsers agree on.

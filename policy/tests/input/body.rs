@@ -74,6 +74,7 @@ fn some_types_are_known_by_their_digest_only() {
         ("Application/JSON; charset=utf-8", false),
         ("application/problem+json", false),
         ("multipart/form-data+json", true),
+        ("application/x-www-form-urlencoded,a+json", true),
         (" application/x-www-form-urlencoded ;a=b", false),
         ("", false),
         (" ;charset=utf-8", false),

@@ -1,4 +1,6 @@
-use oncegate_policy::json::{AmountFault, BodyFault, amount, canonical, get, lookalike, select, strict};
+use oncegate_policy::json::{
+    AmountFault, BodyFault, amount, canonical, get, lookalike, of_answer, select, strict,
+};
 use serde_json::{Value, json};
 
 fn canonical_of(text: &str) -> String {
@@ -246,5 +248,28 @@ fn what_servers_bind_to_the_same_name_is_a_lookalike() {
         (json!({ "line": { "unit_price": 1, "unit.price": 2 } }), "line.unit_price", Some("unit.price")),
     ] {
         assert_eq!(lookalike(&body, path).as_deref(), found, "{path} in {body}");
+    }
+}
+
+/// Wide numbers and halves of pairs stand beside what a rule asks for, in bodies that no agent wrote.
+#[test]
+fn an_answer_is_read_past_what_is_beside_the_point() {
+    for (text, read) in [
+        (
+            r#"{"ok":true,"wei":123456789012345678901234567890}"#,
+            json!({"ok": true, "wei": "123456789012345678901234567890"}),
+        ),
+        (r#"{"n":1e999999999}"#, json!({"n": "1e999999999"})),
+        (
+            r#"["\ud83d","a\udc00b","\ud83d\ude00","\\ud83d","\ud83d\ud83d\ude00","\n"]"#,
+            json!(["\u{fffd}", "a\u{fffd}b", "\u{1f600}", "\\ud83d", "\u{fffd}\u{1f600}", "\n"]),
+        ),
+        ("\u{feff}[1]", json!([1])),
+    ] {
+        assert_eq!(of_answer(text.as_bytes()), Ok(read), "{text}");
+        assert!(strict(text.as_bytes()).is_err(), "{text}");
+    }
+    for text in [r#"{"ok":true,"ok":false}"#, "{", r#"["\ud8"]"#, r#"["\x"]"#, "[1]x"] {
+        assert!(of_answer(text.as_bytes()).is_err(), "{text}");
     }
 }
