@@ -23,6 +23,7 @@ mod init;
 mod invoke;
 mod key;
 mod limits;
+mod log_writer;
 mod logging;
 pub(crate) mod print;
 mod prune;
@@ -147,6 +148,7 @@ pub fn main() -> ExitCode {
     };
     // A thread that still reads a file or a name must not keep a finished command alive.
     runtime.shutdown_background();
+    logging::finish();
     exit.into()
 }
 

@@ -1,13 +1,16 @@
 //! A process that runs out of descriptors, or is told to stop with writes on their way.
 
 use std::{
+    fs::File,
     io::Write,
+    process::Command,
     thread,
     time::{Duration, Instant},
 };
 
 use oncegate_tests::{
     agent::Ask,
+    binary::Build,
     conf::stripe_conf,
     gate::Gate,
     script::{Act, Reply, When},
@@ -135,4 +138,29 @@ fn a_second_signal_leaves_writes_to_the_next_start() {
         (Some(12_000), (0, 12_000, 12_000), 1)
     );
     gate.open();
+}
+
+/// A terminal under Ctrl-S, or a collector that hangs: nobody reads the log, and everything goes on.
+#[test]
+fn who_does_not_read_the_log_stops_nothing() {
+    let shop = Shop::open();
+    let fifo = shop.home.path("log");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    // Both ends are held open here, and nothing is read.
+    let unread = File::options().read(true).write(true).open(&fifo).unwrap();
+    let serve = shop.home.command(Build::Plain, &["serve"]);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", r#"exec "$0" "$@" 2>log"#]).arg(serve.get_program()).args(serve.get_args());
+    shell.env_clear().envs(serve.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    shell.env("ONCEGATE_LOG", "trace").current_dir(shop.home.dir());
+    let sidecar = shop.home.launch(shell).unwrap();
+    // Many more lines than a pipe takes.
+    for number in 0..20 {
+        let refund = format!("payment_intent=pi_{number}&amount=100");
+        assert_eq!(sidecar.billing().ask("api.stripe.com", &Ask::refund(&refund)).status, 200, "{number}");
+    }
+    assert_eq!(shop.writes(), 20);
+    assert_eq!(sidecar.cli(&shop.home, "ops", &["halt", "--reason", "test"]).code, 0);
+    assert_eq!(sidecar.stop(), 0);
+    drop(unread);
 }

@@ -2,7 +2,9 @@
 //! `ONCEGATE_LOG_FORMAT`, which go before it.
 
 use std::env;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal};
+use std::sync::OnceLock;
+use std::time::Duration;
 
 use oncegate_config::model::{LogFormat, LogLevel, LogSection};
 use tracing::{Dispatch, Level, Metadata};
@@ -13,12 +15,14 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use super::exit::Stop;
+use super::log_writer::LogWriter;
 use crate::log_fields::Plain;
-use crate::metrics;
 
 /// The watcher of the configuration's folder tells of each change in it at `trace`. Where the log is written into that
 /// folder, each line would be a change, and so the cause of the next one.
 const NOT_OF_ITSELF: &str = "notify=info";
+/// The one log of the process.
+static WRITER: OnceLock<LogWriter> = OnceLock::new();
 /// The library that signs for AWS.
 const SIGNS: &str = "aws_sigv4";
 
@@ -34,11 +38,20 @@ pub(crate) fn start(default: &'static str, section: Option<LogSection>) -> Resul
         }
         None => section.map_or(LogFormat::Text, |section| section.format),
     };
-    let colours = io::IsTerminal::is_terminal(&io::stderr());
-    let logs = logs(&wanted, (format, colours), || Counted(io::stderr())).map_err(|error| {
+    let not_started = |error: &dyn std::fmt::Display| Stop::failed(format!("cannot start logging: {error}"));
+    let to = LogWriter::to(&io::stderr()).map_err(|error| not_started(&error))?;
+    let to = WRITER.get_or_init(|| to).clone();
+    let logs = logs(&wanted, (format, io::stderr().is_terminal()), to).map_err(|error| {
         Stop::usage(format!("ONCEGATE_LOG is not a filter such as `info,oncegate=debug`: {error}"))
     })?;
-    logs.try_init().map_err(|error| Stop::failed(format!("cannot start logging: {error}")))
+    logs.try_init().map_err(|error| not_started(&error))
+}
+
+/// Waits for the lines that are not written yet, if their reader takes them within a second.
+pub(crate) fn finish() {
+    if let Some(writer) = WRITER.get() {
+        writer.finish(Duration::from_secs(1));
+    }
 }
 
 /// What a variable says. One that is empty or blank says nothing: a filter without a word would keep errors back too.
@@ -78,29 +91,14 @@ fn tells_no_secret(line: &Metadata<'_>) -> bool {
     !line.target().starts_with(SIGNS) || *line.level() <= Level::INFO
 }
 
-/// Counts the lines that cannot be written.
-struct Counted<W>(W);
-
-impl<W: Write> Write for Counted<W> {
-    fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
-        self.0.write(piece)
-    }
-
-    /// One line.
-    fn write_all(&mut self, line: &[u8]) -> io::Result<()> {
-        self.0.write_all(line).inspect_err(|_| metrics::log_line_lost())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.0.flush()
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+    use std::io::Write;
     use std::sync::{Arc, Mutex};
 
     use super::*;
+    use crate::metrics;
 
     /// What was written, by whoever has a copy.
     #[derive(Clone, Default)]
@@ -109,19 +107,6 @@ mod tests {
     impl Write for Page {
         fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
             self.0.lock().unwrap().write(piece)
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    /// A disk without room.
-    struct Full;
-
-    impl Write for Full {
-        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
-            Err(io::ErrorKind::StorageFull.into())
         }
 
         fn flush(&mut self) -> io::Result<()> {
@@ -183,13 +168,17 @@ mod tests {
 
     #[test]
     fn a_line_that_cannot_be_written_is_counted() {
-        let logs = logs("info", (LogFormat::Text, false), || Counted(Full)).unwrap();
+        // A disk without room (full(4)).
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let writer = LogWriter::to(&full).unwrap();
+        let logs = logs("info", (LogFormat::Text, false), writer.clone()).unwrap();
         let before = metrics::log_lines_lost();
         tracing::dispatcher::with_default(&logs, || {
             tracing::info!("one");
             tracing::debug!("not wanted");
             tracing::info!("two");
         });
-        assert_eq!(metrics::log_lines_lost() - before, 2);
+        assert_eq!(writer.lost(), 2);
+        assert!(metrics::log_lines_lost() - before >= 2);
     }
 }
