@@ -137,11 +137,15 @@ pub fn main() -> ExitCode {
             return Exit::Failed.into();
         }
     };
+    let as_json = line.common.json;
     // Behind a pointer: otherwise all of it is compiled once for each kind of runtime.
     let obeyed: Pin<Box<dyn Future<Output = Result<Exit, Stop>>>> = Box::pin(obey(line));
     let exit = match runtime.block_on(obeyed) {
         Ok(exit) => exit,
         Err(stop) => {
+            if let Some(document) = stop.document.filter(|_| as_json) {
+                print::json(&document);
+            }
             print::note(&stop.message);
             stop.exit
         }

@@ -136,27 +136,31 @@ fn row(approval: &ApprovalJson) -> Vec<String> {
 
 /// Says yes: what waited is sent, and the command ends as that ends.
 pub(crate) async fn approve(common: &Common, args: &DecideArgs) -> Result<Exit, Stop> {
-    let decided = decide(common, args, "approve").await?;
+    let look = format!("`oncegate approvals {}`", args.id);
+    let (document, decided) =
+        api(common)?.effect(&format!("/approvals/{}/approve", args.id), &note(args), &look).await?;
+    print_decided(common, &document, &decided);
     Ok(decided.invocation.as_ref().map_or(Exit::Done, exit_of))
 }
 
 /// Says no: what waited ends, unsent.
 pub(crate) async fn deny(common: &Common, args: &DecideArgs) -> Result<Exit, Stop> {
-    decide(common, args, "deny").await?;
+    let document = api(common)?.post(&format!("/approvals/{}/deny", args.id), &note(args)).await?;
+    let document = expect_data(document)?;
+    print_decided(common, &document, &shaped(&document)?);
     Ok(Exit::Done)
 }
 
-async fn decide(common: &Common, args: &DecideArgs, step: &str) -> Result<DecidedJson, Stop> {
-    let path = format!("/approvals/{}/{step}", args.id);
-    let body = args.note.as_ref().map_or_else(|| json!({}), |note| json!({ "note": note }));
-    let document = expect_data(api(common)?.post(&path, &body).await?)?;
-    let decided: DecidedJson = shaped(&document)?;
+fn note(args: &DecideArgs) -> Value {
+    args.note.as_ref().map_or_else(|| json!({}), |note| json!({ "note": note }))
+}
+
+fn print_decided(common: &Common, document: &Value, decided: &DecidedJson) {
     if common.json {
-        print::json(&document);
+        print::json(document);
     } else {
-        print::out(&written(&decided));
+        print::out(&written(decided));
     }
-    Ok(decided)
 }
 
 fn written(decided: &DecidedJson) -> String {

@@ -13,17 +13,21 @@ use hyper_util::rt::TokioIo;
 use oncegate_policy::authority::Authority;
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
-use serde_json::Value;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 
 use super::Common;
 use super::beside::{control_file, is_abandoned};
 use super::exit::{Exit, Stop, chain};
+use super::source::shaped;
 use crate::task;
 use crate::upstream::wire::Stream;
 
+/// To reach the sidecar, TLS included.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// For one whole exchange; a look at the provider may take most of it.
 const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 /// A file of roots that the sidecar's certificate is judged by, beside the system's.
@@ -49,9 +53,26 @@ pub(crate) enum Answer {
     Refused {
         /// The HTTP status.
         status: u16,
-        /// `CODE: message`.
-        text: String,
+        /// `code`, `message` and `details`.
+        error: Value,
     },
+}
+
+/// Why there is no answer that can be read.
+enum Unheard {
+    /// The request never left.
+    Before(Stop),
+    /// It was handed to the socket: it may have been served.
+    After(String),
+}
+
+/// What a call is for, as far as it matters when its answer is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    /// Nothing at a provider comes of it.
+    House,
+    /// Something may have been written at a provider, or an effect settled.
+    Effect,
 }
 
 impl Api {
@@ -76,56 +97,94 @@ impl Api {
 
     /// Makes one call without a body; `path` begins with a slash and stands below `/api/v2`.
     pub(crate) async fn call(&self, method: Method, path: &str) -> Result<Answer, Stop> {
-        self.send(method, path, Bytes::new()).await
+        self.house(method, &format!("/api/v2{path}"), Bytes::new()).await
     }
 
     /// Makes one call with a JSON document.
     pub(crate) async fn post(&self, path: &str, document: &Value) -> Result<Answer, Stop> {
-        self.send(Method::POST, path, Bytes::from(document.to_string())).await
+        self.house(Method::POST, &format!("/api/v2{path}"), Bytes::from(document.to_string())).await
+    }
+
+    /// Makes a call that a write at a provider may come of, or that settles one, and reads its answer. Where there is
+    /// none that can be read, the command must not end as if it had failed: it is unknown, and `look` says how to see.
+    pub(crate) async fn effect<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        document: &Value,
+        look: &str,
+    ) -> Result<(Value, T), Stop> {
+        let lost = |why: &str| {
+            let message =
+                format!("{why}\nIt may have been done. Do not repeat it; {look} says what became of it.");
+            let error = json!({ "code": "ANSWER_LOST", "message": message });
+            let document = Some(json!({ "status": "unknown", "error": error }));
+            Stop { exit: Exit::Unknown, message, document }
+        };
+        let body = Bytes::from(document.to_string());
+        match self.ask(Method::POST, &format!("/api/v2{path}"), body).await {
+            Ok(Answer::Data(data)) => match shaped(&data) {
+                Ok(shape) => Ok((data, shape)),
+                Err(stop) => Err(lost(&stop.message)),
+            },
+            Ok(Answer::Refused { status, error }) => match exit_of(status, Purpose::Effect) {
+                Exit::Unknown => Err(lost(&told(&error))),
+                exit => Err(refused(exit, error)),
+            },
+            Err(Unheard::Before(stop)) => Err(stop),
+            Err(Unheard::After(why)) => Err(lost(&why)),
+        }
     }
 
     /// Asks whether the sidecar can do its work; no key is needed for that.
     pub(crate) async fn ready(&self) -> Result<Answer, Stop> {
-        self.send_to(Method::GET, "/readyz", Bytes::new()).await
+        self.house(Method::GET, "/readyz", Bytes::new()).await
     }
 
-    async fn send(&self, method: Method, path: &str, body: Bytes) -> Result<Answer, Stop> {
-        self.send_to(method, &format!("/api/v2{path}"), body).await
-    }
-
-    async fn send_to(&self, method: Method, path: &str, body: Bytes) -> Result<Answer, Stop> {
-        let (status, body) = match timeout(CALL_TIMEOUT, self.exchange(method, path, body)).await {
-            Ok(answered) => answered?,
-            Err(_) => return Err(Stop::failed(format!("the sidecar at {} did not answer", self.authority))),
-        };
-        read(status, &body).ok_or_else(|| {
-            Stop::failed(format!("{} answered {status}, but not as Oncegate's API does", self.authority))
+    async fn house(&self, method: Method, path: &str, body: Bytes) -> Result<Answer, Stop> {
+        self.ask(method, path, body).await.map_err(|unheard| match unheard {
+            Unheard::Before(stop) => stop,
+            Unheard::After(why) => Stop::failed(why),
         })
     }
 
-    async fn exchange(&self, method: Method, path: &str, body: Bytes) -> Result<(u16, Bytes), Stop> {
-        let broken = |error: &dyn std::error::Error| {
-            Stop::failed(format!("the sidecar at {} broke off: {}", self.authority, chain(error)))
+    async fn ask(&self, method: Method, path: &str, body: Bytes) -> Result<Answer, Unheard> {
+        let until = Instant::now() + CALL_TIMEOUT;
+        let silent = || format!("the sidecar at {} did not answer", self.authority);
+        let stream = match timeout_at(Instant::now() + CONNECT_TIMEOUT, self.connect()).await {
+            Ok(stream) => stream.map_err(Unheard::Before)?,
+            Err(_) => return Err(Unheard::Before(Stop::usage(silent()))),
         };
+        let request = self.request(method, path, body).map_err(Unheard::Before)?;
+        let (status, body) = match timeout_at(until, exchange(stream, request)).await {
+            Ok(answered) => answered.map_err(|error| {
+                let error = chain(error.as_ref());
+                Unheard::After(format!("the sidecar at {} broke off: {error}", self.authority))
+            })?,
+            Err(_) => return Err(Unheard::After(silent())),
+        };
+        read(status, &body).ok_or_else(|| {
+            Unheard::After(format!("{} answered {status}, but not as Oncegate's API does", self.authority))
+        })
+    }
+
+    async fn connect(&self) -> Result<Box<dyn Stream>, Stop> {
         let stream = TcpStream::connect((self.authority.host.as_str(), self.authority.port)).await.map_err(|error| {
             Stop::usage(format!(
                 "no sidecar at {}: {error}\nStart one with `oncegate serve`, or read its database with --db.",
                 self.authority
             ))
         })?;
-        let stream: Box<dyn Stream> = match &self.tls {
-            None => Box::new(stream),
-            Some(config) => {
-                let name = ServerName::try_from(self.authority.host.clone())
-                    .map_err(|_| Stop::usage("ONCEGATE_URL names no host that a certificate can prove"))?;
-                let connector = TlsConnector::from(Arc::clone(config));
-                Box::new(connector.connect(name, stream).await.map_err(|error| broken(&error))?)
-            }
-        };
-        let (mut sender, connection) =
-            http1::handshake(TokioIo::new(stream)).await.map_err(|error| broken(&error))?;
-        let connection = task::start(connection);
-        let request = Request::builder()
+        let Some(config) = &self.tls else { return Ok(Box::new(stream)) };
+        let name = ServerName::try_from(self.authority.host.clone())
+            .map_err(|_| Stop::usage("ONCEGATE_URL names no host that a certificate can prove"))?;
+        let connected = TlsConnector::from(Arc::clone(config)).connect(name, stream).await;
+        Ok(Box::new(connected.map_err(|error| {
+            Stop::failed(format!("the sidecar at {} broke off: {}", self.authority, chain(&error)))
+        })?))
+    }
+
+    fn request(&self, method: Method, path: &str, body: Bytes) -> Result<Request<Full<Bytes>>, Stop> {
+        Request::builder()
             .method(method)
             .uri(format!("{}{path}", self.prefix))
             .header(header::HOST, self.authority.to_string())
@@ -135,34 +194,52 @@ impl Api {
             .body(Full::new(body))
             .map_err(|_| {
                 Stop::usage("ONCEGATE_KEY or ONCEGATE_URL holds a character that HTTP does not allow")
-            })?;
-        let response = sender.send_request(request).await.map_err(|error| broken(&error))?;
-        let status = response.status().as_u16();
-        let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX)
-            .collect()
-            .await
-            .map_err(|error| broken(error.as_ref()))?
-            .to_bytes();
-        connection.abort();
-        Ok((status, body))
+            })
     }
+}
+
+/// Sends one request and reads its whole answer: from here on it may have been served.
+async fn exchange(
+    stream: Box<dyn Stream>,
+    request: Request<Full<Bytes>>,
+) -> Result<(u16, Bytes), Box<dyn std::error::Error + Send + Sync>> {
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    let connection = task::start(connection);
+    let response = sender.send_request(request).await?;
+    let status = response.status().as_u16();
+    let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await?.to_bytes();
+    connection.abort();
+    Ok((status, body))
 }
 
 /// The data of an answer, or the end of the command.
 pub(crate) fn expect_data(answer: Answer) -> Result<Value, Stop> {
     match answer {
         Answer::Data(data) => Ok(data),
-        Answer::Refused { status, text } => Err(Stop { exit: exit_of(status), message: text }),
+        Answer::Refused { status, error } => Err(refused(exit_of(status, Purpose::House), error)),
     }
 }
 
+fn refused(exit: Exit, error: Value) -> Stop {
+    Stop { exit, message: told(&error), document: Some(json!({ "error": error })) }
+}
+
+/// `CODE: message`.
+fn told(error: &Value) -> String {
+    let text = |member: &str| error[member].as_str().unwrap_or_default();
+    format!("{}: {}", text("code"), text("message"))
+}
+
 /// How a command ends that the API did not serve.
-fn exit_of(status: u16) -> Exit {
-    match status {
-        // A wrong key, or a parameter that the API does not know: wrong usage.
-        400 | 401 => Exit::Usage,
-        403 | 409 => Exit::Refused,
-        _ => Exit::Failed,
+fn exit_of(status: u16, purpose: Purpose) -> Exit {
+    match (status, purpose) {
+        // A wrong key, a parameter that the API does not know, or a name or an id of nothing: wrong usage.
+        (400 | 401 | 404 | 405 | 413, _) => Exit::Usage,
+        (402 | 403 | 409, _) => Exit::Refused,
+        // It is given only before anything is admitted.
+        (503, Purpose::Effect) => Exit::Refused,
+        (_, Purpose::Effect) => Exit::Unknown,
+        (_, Purpose::House) => Exit::Failed,
     }
 }
 
@@ -171,9 +248,9 @@ fn read(status: u16, body: &[u8]) -> Option<Answer> {
     if envelope.get("success")?.as_bool()? {
         return Some(Answer::Data(envelope.get_mut("data")?.take()));
     }
-    let error = envelope.get("error")?;
-    let text = format!("{}: {}", error.get("code")?.as_str()?, error.get("message")?.as_str()?);
-    Some(Answer::Refused { status, text })
+    let error = envelope.get_mut("error")?.take();
+    (error.get("code")?.is_string() && error.get("message")?.is_string())
+        .then_some(Answer::Refused { status, error })
 }
 
 /// The system's roots, and those of a file.
@@ -272,10 +349,11 @@ mod tests {
 
     #[test]
     fn statuses_become_exit_codes() {
-        assert_eq!(
-            [400, 401, 403, 409, 404, 500].map(|status| exit_of(status).number()),
-            [2, 2, 15, 15, 1, 1]
-        );
+        let statuses = [400, 401, 404, 413, 402, 403, 409, 503, 500, 502];
+        let ends = |purpose| statuses.map(|status| exit_of(status, purpose).number());
+        assert_eq!(ends(Purpose::House), [2, 2, 2, 2, 15, 15, 15, 1, 1, 1]);
+        // 1 says that nothing was applied: no answer of the API to such a call proves that.
+        assert_eq!(ends(Purpose::Effect), [2, 2, 2, 2, 15, 15, 15, 15, 13, 13]);
     }
 
     #[test]
@@ -284,7 +362,9 @@ mod tests {
         assert!(matches!(data, Answer::Data(value) if value["id"] == "x"));
         let refused =
             read(409, br#"{"success":false,"error":{"code":"CONFLICT","message":"settled"}}"#).unwrap();
-        assert!(matches!(refused, Answer::Refused { status: 409, text } if text == "CONFLICT: settled"));
+        assert!(
+            matches!(refused, Answer::Refused { status: 409, error } if told(&error) == "CONFLICT: settled")
+        );
         assert!(read(200, b"<html>").is_none());
         assert!(read(200, br#"{"success":false,"error":"text"}"#).is_none());
     }

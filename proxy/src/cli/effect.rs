@@ -154,19 +154,24 @@ pub(crate) async fn run(common: &Common, command: &EffectCommand) -> Result<Exit
 /// One step about one effect; the command ends as the effect stands after it.
 async fn by_outcome(common: &Common, id: &EffectId, step: &str, document: &Value) -> Result<Exit, Stop> {
     let path = format!("/actions/effects/{id}/{step}");
-    let document = expect_data(source::api(common)?.post(&path, document).await?)?;
-    Ok(words::exit_of(&print_effect(common, &document)?))
+    let look = format!("`oncegate effect show {id}`");
+    let (document, effect) = source::api(common)?.effect(&path, document, &look).await?;
+    print_shaped(common, &document, &effect);
+    Ok(words::exit_of(&effect))
 }
 
-fn print_effect(common: &Common, document: &Value) -> Result<EffectJson, Stop> {
-    let effect: EffectJson = shaped(document)?;
+fn print_effect(common: &Common, document: &Value) -> Result<(), Stop> {
+    print_shaped(common, document, &shaped(document)?);
+    Ok(())
+}
+
+fn print_shaped(common: &Common, document: &Value, effect: &EffectJson) {
     if common.json {
         print::json(document);
     } else {
         let now = Timestamp::from_millisecond(Clock::System.now().0).unwrap_or_default();
-        print::out(&receipt::written(&effect, now));
+        print::out(&receipt::written(effect, now));
     }
-    Ok(effect)
 }
 
 #[cfg(test)]

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::process::ExitCode;
 
+use serde_json::Value;
+
 /// How a command ended. The numbers are documented and stable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
@@ -50,17 +52,19 @@ pub(crate) struct Stop {
     pub(crate) exit: Exit,
     /// For a person; several lines are allowed.
     pub(crate) message: String,
+    /// For a program that asked for `--json`; `None` where there is nothing beside the message.
+    pub(crate) document: Option<Value>,
 }
 
 impl Stop {
     /// Wrong usage or configuration.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
-        Self { exit: Exit::Usage, message: message.into() }
+        Self { exit: Exit::Usage, message: message.into(), document: None }
     }
 
     /// Something that should have worked did not.
     pub(crate) fn failed(message: impl Into<String>) -> Self {
-        Self { exit: Exit::Failed, message: message.into() }
+        Self { exit: Exit::Failed, message: message.into(), document: None }
     }
 }
 

@@ -5,9 +5,8 @@ use std::io::Read;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::client::expect_data;
 use super::exit::{Exit, Stop, chain};
-use super::source::{api, shaped};
+use super::source::api;
 use super::table::facts;
 use super::{Common, print};
 use crate::control::view::InvocationJson;
@@ -43,8 +42,12 @@ pub(crate) async fn run(common: &Common, args: &InvokeArgs) -> Result<Exit, Stop
         );
     }
     let action = oncegate_policy::url_template::percent_encode(&args.action);
-    let document = expect_data(api(common)?.post(&format!("/actions/{action}/invoke"), &asked).await?)?;
-    let invocation: InvocationJson = shaped(&document)?;
+    let look = match &args.key {
+        Some(key) => format!("`oncegate effects --key {key}`"),
+        None => format!("`oncegate effects --action {}`", args.action),
+    };
+    let path = format!("/actions/{action}/invoke");
+    let (document, invocation): (_, InvocationJson) = api(common)?.effect(&path, &asked, &look).await?;
     if common.json {
         print::json(&document);
     } else {
@@ -108,7 +111,7 @@ mod tests {
                 "id": "inv_x", "invocationId": "inv_x", "actionName": "refund", "caller": "a", "status": status,
                 "outcome": "x", "grade": grade, "effectId": null, "pendingApproval": false, "body": null,
             });
-            exit_of(&shaped(&document).unwrap()).number()
+            exit_of(&serde_json::from_value(document).unwrap()).number()
         };
         assert_eq!(exit("succeeded", Some("acknowledged")), 0);
         assert_eq!(exit("failed", Some("failed")), 1);

@@ -1,6 +1,6 @@
 //! `oncegate ready`: whether the sidecar can do its work, for health checks in images that hold nothing but this binary.
 
-use super::client::{Answer, Api};
+use super::client::{Answer, Api, expect_data};
 use super::exit::{Exit, Stop};
 use super::{Common, print};
 
@@ -9,7 +9,7 @@ pub(crate) async fn run(common: &Common) -> Result<Exit, Stop> {
     match Api::new(common, String::new())?.ready().await? {
         Answer::Data(data) if common.json => print::json(&data),
         Answer::Data(_) => print::line("ready"),
-        Answer::Refused { text, .. } => return Err(Stop::failed(text)),
+        refused @ Answer::Refused { .. } => return expect_data(refused).map(|_| Exit::Failed),
     }
     Ok(Exit::Done)
 }

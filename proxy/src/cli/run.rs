@@ -145,7 +145,8 @@ fn start(loaded: &Loaded, gate: &Gate, caller: &CallerName, line: &[OsString]) -
     surround(&mut command, loaded, gate, caller);
     command.spawn().map_err(|error| {
         let code = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_RUNNABLE };
-        Stop { exit: Exit::Command(code), message: format!("cannot run {}: {error}", program.display()) }
+        let message = format!("cannot run {}: {error}", program.display());
+        Stop { exit: Exit::Command(code), message, document: None }
     })
 }
 

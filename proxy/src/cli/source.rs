@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::client::{Api, expect_data};
-use super::exit::{Exit, Stop, chain};
+use super::exit::{Stop, chain};
 use super::{Common, print, visible};
 use crate::clock::Clock;
 use crate::control::show;
@@ -73,7 +73,7 @@ impl Source {
             Self::Api(api) => expect_data(api.call(Method::GET, &format!("/actions/effects/{id}")).await?),
             Self::Database(reader) => match reader.effect(id).await.map_err(|error| unreadable(&error))? {
                 Some(detail) => value(&show::detail(&detail)),
-                None => Err(Stop { exit: Exit::Failed, message: format!("there is no effect {id}") }),
+                None => Err(Stop::usage(format!("there is no effect {id}"))),
             },
         }
     }
