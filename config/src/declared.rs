@@ -29,6 +29,22 @@ const METHODS: [(&str, bool); 8] = [
     ("OPTIONS", false),
 ];
 
+/// Keys that make a read a governed one, as the API has it, beside `requires_approval = true`.
+const IMPLIES_GOVERNED: [&str; 7] =
+    ["impact", "verify", "approval_when", "operation_key", "subject", "idempotency", "response"];
+/// Keys that mean nothing without an effect. `response` says also how a plain invocation ended, and `approval_when` needs
+/// an `impact`.
+const GOVERNED_KEYS: [&str; 7] = [
+    "impact",
+    "verify",
+    "idempotency",
+    "preset",
+    "scope_headers",
+    "operation_key",
+    "subject",
+];
+const NO_EFFECT: &str = "does not go with `governed = false`: there is no effect";
+
 /// Names in `scope_headers`, at most.
 const SCOPE_HEADERS_MAX: usize = 16;
 /// What clients put secrets into.
@@ -42,13 +58,15 @@ pub(crate) fn read(table: &Table<'_>, name: &str, facts: &mut Facts) -> Option<D
     let preset = table.read("preset", |node| preset(node, facts)).unwrap_or_default();
     let idempotency = table.read("idempotency", |node| node.table("`idempotency`", idempotency)?);
     let writes = method.is_none_or(|(_, writes)| writes);
-    let implied = writes || impact.is_some() || table.get("verify").is_some();
+    let asked =
+        table.get("requires_approval").is_some_and(|node| matches!(node.value, DeValue::Boolean(true)));
+    let implied = writes || asked || IMPLIES_GOVERNED.iter().any(|key| table.get(key).is_some());
     let governed = table.or("governed", boolean, implied);
     if !governed {
-        table.refuse(
-            &["impact", "verify", "idempotency", "preset", "scope_headers"],
-            "does not go with `governed = false`: there is no effect",
-        );
+        table.refuse(&GOVERNED_KEYS, NO_EFFECT);
+        if asked {
+            table.log.fault(table.key_place("requires_approval"), format!("`requires_approval` {NO_EFFECT}"));
+        }
     }
     let here = |allowed: Allowed| if governed { allowed } else { allowed.without_effect() };
     let url = if neither { None } else { table.need("url", |node| url(node, here(Allowed::WRITE))) };

@@ -272,7 +272,7 @@ fn presets() {
     let known = Preset { hosts: vec!["a.example".into()], idempotency: key("x-key"), ..Preset::default() };
     let presets = Presets::from([("acme".to_owned(), known)]);
     let read = |lines: &str| {
-        let text = format!("[actions.x]\nmethod = \"POST\"\nsubject = \"s\"\n{lines}");
+        let text = format!("[actions.x]\nmethod = \"POST\"\nenabled = true\n{lines}");
         parse_with(&[Source { name: "t.toml", text: &text }], &presets)
     };
     let kept = |lines: &str| {
@@ -304,6 +304,45 @@ fn presets() {
         let faults = read(&format!("url = \"https://a.example/x\"\n{lines}")).unwrap_err();
         let told: Vec<String> = faults.iter().map(ToString::to_string).collect();
         assert_eq!(told, [expected], "{lines}");
+    }
+}
+
+/// What only an effect has makes a read a governed one, and is nothing that an action without effects could have.
+#[test]
+fn what_implies_an_effect() {
+    use crate::model::ActionKind;
+    use crate::{Source, parse};
+
+    let read = |method: &str, lines: &str| {
+        let text = format!(
+            "[actions.x]\nmethod = \"{method}\"\nurl = \"https://a.example/x?id={{{{input.id}}}}\"\n{lines}"
+        );
+        parse(&[Source { name: "t.toml", text: &text }])
+    };
+    for (line, key, goes) in [
+        ("requires_approval = true", "requires_approval", false),
+        ("requires_approval = false", "requires_approval", true),
+        ("subject = \"{{input.id}}\"", "subject", false),
+        ("operation_key = \"x:{{input.id}}\"", "operation_key", false),
+        ("impact = { dimension = \"resource_mutations\", amount = \"1\" }", "impact", false),
+        ("idempotency = { header = \"k\", window = \"1h\" }", "idempotency", false),
+        ("response = { failed_when = [{ path = \"ok\", equals = false }] }", "response", true),
+        ("description = \"a read\"", "description", true),
+    ] {
+        let action = read("GET", line).unwrap().config.actions.into_values().next().unwrap();
+        let ActionKind::Declared(declared) = action.kind else { panic!("a declared action") };
+        let implies = !["requires_approval = false", "description = \"a read\""].contains(&line);
+        assert_eq!(declared.governed, implies, "{line}");
+        for method in ["GET", "POST"] {
+            let told: Vec<String> = match read(method, &format!("governed = false\n{line}")) {
+                Ok(_) => Vec::new(),
+                Err(faults) => faults.iter().map(ToString::to_string).collect(),
+            };
+            let fault =
+                format!("t.toml:5:1: `{key}` does not go with `governed = false`: there is no effect");
+            let expected = if goes { Vec::new() } else { vec![fault] };
+            assert_eq!(told, expected, "{method} {line}");
+        }
     }
 }
 
