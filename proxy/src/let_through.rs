@@ -22,7 +22,7 @@ use oncegate_policy::url_template::Scheme;
 use oncegate_store::ready::{PreparedRequest, ReadyClaim};
 use oncegate_store::replay::{self, ReplayRefusal, Replaying};
 use oncegate_store::view::{EffectView, StoredRequest};
-use oncegate_store::{Seen, StoreError};
+use oncegate_store::{Seen, StoreError, Unrecorded};
 use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -35,7 +35,7 @@ use crate::state::{Sidecar, Snapshot};
 use crate::task;
 use crate::upstream::dial::Destination;
 use crate::upstream::{self, Bounds, Prepared};
-use crate::{adapting, as_prepared, inject, reconciler};
+use crate::{adapting, as_prepared, inject, reconciler, unrecorded};
 
 /// What became of an approved effect.
 pub enum LetThrough {
@@ -155,7 +155,8 @@ pub async fn replay(sidecar: &Arc<Sidecar>, id: &EffectId, by: &CallerName) -> R
     request.bounds.begin_before = left.map(|left| Instant::now() + left);
     let sidecar = Arc::clone(sidecar);
     let id = id.clone();
-    let task = task::start(async move {
+    let (tell, told) = oneshot::channel();
+    task::start(async move {
         sidecar.on_the_wire.fetch_add(1, Ordering::SeqCst);
         let connecting = upstream::connect(&sidecar.pool, &request, CONNECT_TIMEOUT);
         let (claim, exchange) = upstream::resend(permit, &sidecar.pool, request, connecting);
@@ -168,13 +169,21 @@ pub async fn replay(sidecar: &Arc<Sidecar>, id: &EffectId, by: &CallerName) -> R
             Exchange::NotSent(_) | Exchange::Lost(_) => false,
         });
         let verdict = of_the_first_try(classify::verdict(&exchange, &rules), kept);
-        let recorded =
-            sidecar.store.record_replay(claim, Seen::of(verdict, &exchange), sidecar.clock.now()).await;
+        let seen = Arc::new(Seen::of(verdict, &exchange));
+        let record = |claim, seen| sidecar.store.record_replay(claim, seen, sidecar.clock.now());
+        let recorded = record(claim, Arc::clone(&seen)).await;
         tracing::info!(effect.id = %id, outcome = verdict.word(), "replayed");
+        // Whoever asked may have gone. A failure is told at once; what was seen is kept until it is recorded.
+        match recorded.map_err(|failed| *failed) {
+            Ok(view) => drop(tell.send(Ok(view))),
+            Err(Unrecorded { claim, error }) => {
+                drop(tell.send(Err(error)));
+                unrecorded::keep(&sidecar, claim, &seen, record).await;
+            }
+        }
         sidecar.on_the_wire.fetch_sub(1, Ordering::SeqCst);
-        recorded
     });
-    match task.await {
+    match told.await {
         Ok(recorded) => recorded.map(|view| Replayed::Done(Box::new(view))),
         Err(_) => Err(StoreError::Closed),
     }

@@ -30,6 +30,7 @@ pub mod receive;
 pub mod reconciler;
 pub mod respond;
 pub mod said;
+pub mod unrecorded;
 pub mod upstream;
 
 pub mod awaited;

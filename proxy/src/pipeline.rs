@@ -34,7 +34,7 @@ use crate::logged::{Line, Step};
 use crate::said::{Answering, Said};
 use crate::state::{Sidecar, Snapshot};
 use crate::upstream::{self, Connecting, Prepared, Sending};
-use crate::{drill, logged, prepare};
+use crate::{drill, logged, prepare, unrecorded};
 
 /// Resolve, connect and TLS have this long, and never longer than three quarters of what the agent waits.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -160,29 +160,32 @@ async fn dispatch(
     answering.saw(&exchange);
     let verdict = classify::verdict(&exchange, &way.rules);
     oncegate_store::failpoint::hit("before_record");
-    let recorded = sidecar.store.record(claim, Seen::of(verdict, &exchange), sidecar.clock.now()).await;
+    let seen = Arc::new(Seen::of(verdict, &exchange));
+    let record = |claim, seen| sidecar.store.record(claim, seen, sidecar.clock.now());
+    let recorded = record(claim, Arc::clone(&seen)).await;
     answering.lap(Step::Record);
     if answering.is_given() {
         logged::late(&view, verdict, &exchange);
     }
-    // What is settled gives the reconciler nothing to do at once: most writes do not wake it.
-    let settled = recorded.as_ref().is_ok_and(|view| matches!(view.stage, Stage::Settled(_)));
-    let said = match recorded {
-        Ok(view) => {
-            sidecar.in_flight.leave(&id, Some(&view));
-            fresh(view, verdict, exchange)
-        }
-        Err(error) => {
-            // The row still says `dispatching`, and its claim is gone: the sweep makes it unknown.
-            tracing::error!(effect.id = %id, error = upstream::chain(&error), "an outcome could not be recorded");
+    let recorded = match recorded {
+        Ok(view) => Some(view),
+        Err(failed) => {
+            // The row still says `dispatching`. The agent is told so at once; what was seen is kept until it is recorded.
+            tracing::error!(effect.id = %id, error = upstream::chain(&failed.error), "an outcome could not be recorded");
             sidecar.in_flight.leave(&id, None);
-            Said::Unrecorded(id)
+            answering.give(Said::Unrecorded(id.clone()));
+            Box::pin(unrecorded::keep(sidecar, failed.claim, &seen, record)).await
         }
     };
-    if !settled {
+    // What is settled gives the reconciler nothing to do at once: most writes do not wake it.
+    if !recorded.as_ref().is_some_and(|view| matches!(view.stage, Stage::Settled(_))) {
         sidecar.look_soon.notify_one();
     }
-    answering.give(said);
+    // Without it the claim is gone, and the sweep makes the effect unknown.
+    if let Some(view) = recorded {
+        sidecar.in_flight.leave(&id, Some(&view));
+        answering.give(fresh(view, verdict, exchange));
+    }
 }
 
 async fn meanwhile_unknown(sidecar: &Arc<Sidecar>, claim: &Claim, id: &EffectId) -> Said {

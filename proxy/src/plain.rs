@@ -15,7 +15,7 @@ use crate::asking::Asking;
 use crate::pipeline::{self, CONNECT_TIMEOUT};
 use crate::prepare::{self, Draft};
 use crate::state::{Sidecar, Snapshot};
-use crate::upstream;
+use crate::{unrecorded, upstream};
 
 /// What is said of it in the end.
 pub enum SaidPlain {
@@ -95,18 +95,21 @@ pub async fn invoke(
         }
     };
     let verdict = classify::verdict(&exchange, adapter.response_rules());
-    let ended = sidecar.store.end_plain(claim, Seen::of(verdict, &exchange), sidecar.clock.now()).await;
-    sidecar.on_the_wire.fetch_sub(1, Ordering::SeqCst);
-    match ended {
-        Ok(ended) => {
-            tracing::info!(invocation.id = %ended.id, action.name = %ended.action, caller = %ended.caller, outcome = ended.status.word(), "invoked");
-            tell(&mut give, ended);
-        }
-        Err(error) => {
-            tracing::error!(invocation.id = %view.id, error = upstream::chain(&error), "an outcome could not be recorded");
-            // The row still says `running`, and its claim is gone: the sweep makes it unknown.
+    let seen = Arc::new(Seen::of(verdict, &exchange));
+    let end = |claim, seen| sidecar.store.end_plain(claim, seen, sidecar.clock.now());
+    let ended = match end(claim, Arc::clone(&seen)).await {
+        Ok(ended) => Some(ended),
+        Err(failed) => {
+            tracing::error!(invocation.id = %view.id, error = upstream::chain(&failed.error), "an outcome could not be recorded");
             tell(&mut give, PlainView { status: PlainStatus::Unknown, ..view });
+            unrecorded::keep(&sidecar, failed.claim, &seen, end).await
         }
+    };
+    sidecar.on_the_wire.fetch_sub(1, Ordering::SeqCst);
+    // Without it the row still says `running`, and its claim is gone: the sweep makes it unknown.
+    if let Some(ended) = ended {
+        tracing::info!(invocation.id = %ended.id, action.name = %ended.action, caller = %ended.caller, outcome = ended.status.word(), "invoked");
+        tell(&mut give, ended);
     }
 }
 

@@ -37,7 +37,7 @@ use crate::traced::Traces;
 use crate::upstream::dial::Destination;
 use crate::upstream::pool::Pool;
 use crate::vault::Vault;
-use crate::{adapting, upstream};
+use crate::{adapting, unrecorded, upstream};
 
 /// Destinations remembered per snapshot; only hosts declared with a leading dot can fill it.
 const DESTINATIONS_MAX: usize = 1024;
@@ -68,6 +68,8 @@ pub struct Sidecar {
     pub on_the_wire: AtomicUsize,
     /// How far the clients came that `oncegate doctor` tries.
     pub probes: Probes,
+    /// For outcomes that could not be recorded yet.
+    pub unrecorded: unrecorded::Room,
     /// Wakes the reconciler.
     pub look_soon: Notify,
     /// Somebody has asked a person something, which lapses at a time of its own.
@@ -312,6 +314,7 @@ impl Sidecar {
             letting_through: tokio::sync::Mutex::default(),
             on_the_wire: AtomicUsize::new(0),
             probes: Probes::default(),
+            unrecorded: unrecorded::Room::default(),
             look_soon: Notify::new(),
             asked: Notify::new(),
             put_off: PutOff::default(),

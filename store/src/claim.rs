@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use oncegate_policy::id::{EffectId, InvocationId};
 
+use crate::error::StoreError;
 use crate::view::EffectView;
 
 /// The right to send one effect's request once.
@@ -125,6 +126,25 @@ impl PlainClaim {
     #[must_use]
     pub fn invocation(&self) -> &InvocationId {
         &self.claimed.invocation
+    }
+}
+
+/// An outcome that could not be written down, and what it may be tried again with: for as long as somebody holds this,
+/// no sweep calls what was sent interrupted.
+#[must_use = "dropped, it leaves what the sweep will call unknown, whatever was seen"]
+#[derive(Debug, thiserror::Error)]
+#[error("an outcome could not be recorded")]
+pub struct Unrecorded<C: std::fmt::Debug> {
+    /// A [`Claim`], [`ReplayClaim`] or [`PlainClaim`].
+    pub claim: C,
+    /// Why not.
+    #[source]
+    pub error: StoreError,
+}
+
+impl<C: std::fmt::Debug> Unrecorded<C> {
+    pub(crate) fn of(claim: C, error: StoreError) -> Box<Self> {
+        Box::new(Self { claim, error })
     }
 }
 

@@ -49,6 +49,23 @@ impl StoreError {
         }
     }
 
+    /// Whether the very same verb may be done later in the life of this process: what is in its way is the disk, or
+    /// another program, and not the record.
+    #[must_use]
+    pub fn may_pass(&self) -> bool {
+        let trouble = match self {
+            Self::Failed { fault: Fault::Database(source), .. } => Trouble::of(source),
+            Self::Failed { .. } | Self::Closed => None,
+            Self::Commit { source, .. } => Trouble::of(source),
+            Self::Overloaded => return true,
+        };
+        match trouble {
+            Some(Trouble::Full | Trouble::ReadOnly | Trouble::Locked | Trouble::Disk) => true,
+            // What is written into a file that was moved is found by whoever puts it back.
+            Some(Trouble::Moved | Trouble::Damaged) | None => false,
+        }
+    }
+
     /// With every cause, for a line of the log.
     pub(crate) fn chain(&self) -> String {
         let mut said = self.to_string();
@@ -72,6 +89,9 @@ pub enum Fault {
     /// missing there, so nothing more is sent on its word.
     #[error("the record cannot be relied on: {}", Trouble::Damaged.sentence())]
     Damaged,
+    /// Where the database was opened there is another file, or none.
+    #[error("the record would not be found again: {}", Trouble::Moved.sentence())]
+    Moved,
     /// A row that this version cannot read.
     #[error("a stored {what} cannot be read: {found}")]
     Unreadable {
@@ -204,9 +224,8 @@ impl OpenError {
         let path = path.to_owned();
         match Trouble::of(&source) {
             Some(Trouble::Damaged) => Self::Damaged { path, source },
-            Some(Trouble::Full | Trouble::ReadOnly | Trouble::Locked | Trouble::Disk) | None => {
-                Self::Database { step, path, source }
-            }
+            Some(Trouble::Full | Trouble::ReadOnly | Trouble::Locked | Trouble::Moved | Trouble::Disk)
+            | None => Self::Database { step, path, source },
         }
     }
 }

@@ -47,6 +47,7 @@ mod holds;
 mod insert;
 mod job;
 mod migrate;
+mod place;
 mod queue;
 mod row;
 mod settle;
@@ -55,7 +56,7 @@ mod writer;
 
 pub use admit::{Admitted, NewEffect, RefusedRequest};
 pub use by_hand::Hand;
-pub use claim::{Claim, DispatchPermit, PlainClaim, PlainPermit, ReplayClaim, ReplayPermit};
+pub use claim::{Claim, DispatchPermit, PlainClaim, PlainPermit, ReplayClaim, ReplayPermit, Unrecorded};
 pub use error::{OpenError, StoreError};
 pub use list::{EffectFilter, EffectList, InvocationList, InvocationView};
 pub use look::{Found, LookDue};

@@ -87,16 +87,16 @@ fn has_locks_of_two_kinds(_: &File) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Makes the database where there is none. One that is there is not opened for it: another store of this process may
+/// Makes the database where there is none, and says whether there was none. One that is there is not opened for it: another store of this process may
 /// have its locks on it.
 ///
 /// By us and before SQLite opens it, so that it is never readable for others, even for an instant; SQLite gives its log
 /// the same mode.
-pub(crate) fn create(path: &Path) -> Result<(), OpenError> {
+pub(crate) fn create(path: &Path) -> Result<bool, OpenError> {
     if path.exists() {
-        return Ok(());
+        return Ok(false);
     }
-    let made = private().create(true).open(path).map(drop);
+    let made = private().create(true).open(path).map(|_| true);
     made.map_err(|source| OpenError::File { step: "create", path: path.to_owned(), source })
 }
 

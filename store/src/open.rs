@@ -38,7 +38,13 @@ impl Store {
     pub fn open(options: StoreOptions, owner: OwnerId, now: Timestamp) -> Result<Self, OpenError> {
         let opened = Opened::new(&options, owner, now)?;
         let reader = Reader::open(&opened.path)?;
-        let Opened { lock, path, connection, setting, head } = opened;
+        let Opened { lock, is_new, path, connection, setting, head } = opened;
+        if is_new {
+            let at = path.display();
+            tracing::warn!(
+                "there was no database at {at}: a new one was made, and nothing is known of what was sent before"
+            );
+        }
         let shared = Shared::of(&setting);
         let writer = Writer::start(connection, path, setting, head)?;
         Ok(shared.store(writer, reader, lock, &options))
@@ -53,7 +59,7 @@ impl Store {
         owner: OwnerId,
         now: Timestamp,
     ) -> Result<(Self, Hand), OpenError> {
-        let Opened { lock, path, connection, setting, head } = Opened::new(&options, owner, now)?;
+        let Opened { lock, path, connection, setting, head, is_new: _ } = Opened::new(&options, owner, now)?;
         let reading = Reading::of(&path);
         let filled = Arc::new(Notify::new());
         let looks = Arc::new(Queue::by_hand(Arc::clone(&filled)));
@@ -69,6 +75,8 @@ impl Store {
 /// A database that this run has for itself.
 struct Opened {
     lock: Lock,
+    /// There was none before.
+    is_new: bool,
     /// By its own name.
     path: PathBuf,
     connection: Connection,
@@ -78,7 +86,7 @@ struct Opened {
 
 impl Opened {
     fn new(options: &StoreOptions, owner: OwnerId, now: Timestamp) -> Result<Self, OpenError> {
-        lock::create(&options.path)?;
+        let is_new = lock::create(&options.path)?;
         let path = lock::own_name(&options.path);
         let lock = Lock::of(&path)?;
         let mut connection = writing(&path)?;
@@ -96,7 +104,7 @@ impl Opened {
             living: Arc::default(),
             living_plain: Arc::default(),
         };
-        Ok(Self { lock, path, connection, setting, head })
+        Ok(Self { lock, is_new, path, connection, setting, head })
     }
 }
 

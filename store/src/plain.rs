@@ -1,6 +1,8 @@
 //! Invocations of actions that are not governed. They make no effect, take no room and are not looked for; each is
 //! recorded before it is sent, sent at most once, and unknown until a person settles it when its answer is lost.
 
+use std::sync::Arc;
+
 use oncegate_policy::action::ActionName;
 use oncegate_policy::caller::CallerName;
 use oncegate_policy::classify::Verdict;
@@ -13,7 +15,7 @@ use oncegate_policy::time::Timestamp;
 use rusqlite::params;
 use serde_json::json;
 
-use crate::claim::{PlainClaim, PlainClaimed, PlainPermit};
+use crate::claim::{PlainClaim, PlainClaimed, PlainPermit, Unrecorded};
 use crate::error::{Fault, StoreError};
 use crate::events::Event;
 use crate::record::{Seen, SeenExchange};
@@ -153,21 +155,22 @@ impl Store {
     pub async fn end_plain(
         &self,
         claim: PlainClaim,
-        seen: Seen,
+        seen: impl Into<Arc<Seen>>,
         now: Timestamp,
-    ) -> Result<PlainView, StoreError> {
-        let (key, id) = (claim.claimed.key, claim.invocation().clone());
+    ) -> Result<PlainView, Box<Unrecorded<PlainClaim>>> {
+        let (key, id, seen) = (claim.claimed.key, claim.invocation().clone(), seen.into());
         let verb = move |tx: &mut Tx<'_>| {
             end(tx, key, &id, &seen, now)?;
             look::by_key(tx.connection, key)?.ok_or_else(|| gone(&id))
         };
         // The claim lives until the commit is decided, as that of an effect.
-        let ended = self.inner.writer.write(END, usize::MAX, verb).await;
-        if ended.is_ok() {
-            self.inner.living_plain.forget(key);
+        match self.inner.writer.write(END, usize::MAX, verb).await {
+            Ok(view) => {
+                self.inner.living_plain.forget(key);
+                Ok(view)
+            }
+            Err(error) => Err(Unrecorded::of(claim, error)),
         }
-        drop(claim);
-        ended
     }
 
     /// One invocation without an effect, with its answer.

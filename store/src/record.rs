@@ -1,5 +1,7 @@
 //! What was seen of a dispatch, and what follows for the effect.
 
+use std::sync::Arc;
+
 use oncegate_policy::classify::Verdict;
 use oncegate_policy::effect::{SettledResult, Stage, Verification};
 use oncegate_policy::exchange::{Exchange, Loss};
@@ -8,7 +10,7 @@ use serde::Serialize;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use crate::claim::Claim;
+use crate::claim::{Claim, Unrecorded};
 use crate::error::{Fault, StoreError};
 use crate::events::{bounded, text_of};
 use crate::holds::Ending;
@@ -91,6 +93,15 @@ impl Seen {
             },
         };
         Self { verdict, exchange }
+    }
+
+    /// Bytes of the answer's body; 0 without one.
+    #[must_use]
+    pub fn body_bytes(&self) -> usize {
+        match &self.exchange {
+            SeenExchange::Answered { answer, .. } => answer.body.len(),
+            SeenExchange::NotSent(_) | SeenExchange::Lost(_) => 0,
+        }
     }
 
     pub(crate) fn word(&self) -> &'static str {
@@ -213,14 +224,15 @@ impl Store {
     /// answer is kept as evidence and the outcome stays.
     ///
     /// # Errors
-    /// The record could not be written: the claim is gone, and the sweep will call the effect unknown.
+    /// The record could not be written. The claim comes back: with it the same may be tried again, and once it is
+    /// dropped the sweep calls the effect unknown.
     pub async fn record(
         &self,
         mut claim: Claim,
-        seen: Seen,
+        seen: impl Into<Arc<Seen>>,
         now: Timestamp,
-    ) -> Result<EffectView, StoreError> {
-        let (attempt, id) = (claim.claimed.attempt, claim.effect().clone());
+    ) -> Result<EffectView, Box<Unrecorded<Claim>>> {
+        let (attempt, id, seen) = (claim.claimed.attempt, claim.effect().clone(), seen.into());
         let mut remembered = claim.claimed.remembered.take();
         let verb = move |tx: &mut Tx<'_>| {
             let mut effect = attempt::effect_of_claim(tx.connection, attempt, &id, remembered.take())?;
@@ -228,12 +240,13 @@ impl Store {
             Ok(effect.view)
         };
         // The claim lives until the commit is decided, so that no sweep calls the effect interrupted meanwhile.
-        let recorded = self.inner.writer.write(RECORD, usize::MAX, verb).await;
-        if recorded.is_ok() {
-            self.inner.living.forget(attempt);
+        match self.inner.writer.write(RECORD, usize::MAX, verb).await {
+            Ok(view) => {
+                self.inner.living.forget(attempt);
+                Ok(view)
+            }
+            Err(error) => Err(Unrecorded::of(claim, error)),
         }
-        drop(claim);
-        recorded
     }
 }
 

@@ -1,6 +1,7 @@
 //! Sending the very same bytes again, under the key that the provider deduplicates on. Recorded before it is
 //! sent, one at a time, only while the effect is unknown and the provider still remembers the key.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use oncegate_policy::caller::CallerName;
@@ -11,7 +12,7 @@ use oncegate_policy::time::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 use serde_json::json;
 
-use crate::claim::{Claimed, ReplayClaim, ReplayPermit};
+use crate::claim::{Claimed, ReplayClaim, ReplayPermit, Unrecorded};
 use crate::error::{Fault, StoreError};
 use crate::ready::{PreparedRequest, prepared};
 use crate::record::{Seen, SeenExchange, too_late};
@@ -123,25 +124,26 @@ impl Store {
     /// sent, or was turned away at the door, says nothing of the first try.
     ///
     /// # Errors
-    /// The record could not be written; the sweep closes the attempt, and the effect stays unknown.
+    /// The record could not be written: as for [`Store::record`]. The sweep only closes the attempt then.
     pub async fn record_replay(
         &self,
         claim: ReplayClaim,
-        seen: Seen,
+        seen: impl Into<Arc<Seen>>,
         now: Timestamp,
-    ) -> Result<EffectView, StoreError> {
-        let (attempt, id) = (claim.claimed.attempt, claim.effect().clone());
+    ) -> Result<EffectView, Box<Unrecorded<ReplayClaim>>> {
+        let (attempt, id, seen) = (claim.claimed.attempt, claim.effect().clone(), seen.into());
         let verb = move |tx: &mut Tx<'_>| {
             let mut effect = attempt::effect_of(tx.connection, attempt, &id)?;
             record(tx, &mut effect, attempt, &seen, now)?;
             Ok(effect.view)
         };
-        let recorded = self.inner.writer.write(RECORD, usize::MAX, verb).await;
-        if recorded.is_ok() {
-            self.inner.living.forget(attempt);
+        match self.inner.writer.write(RECORD, usize::MAX, verb).await {
+            Ok(view) => {
+                self.inner.living.forget(attempt);
+                Ok(view)
+            }
+            Err(error) => Err(Unrecorded::of(claim, error)),
         }
-        drop(claim);
-        recorded
     }
 }
 

@@ -19,6 +19,8 @@ pub enum Trouble {
     Locked,
     /// The file is not what SQLite wrote.
     Damaged,
+    /// It was moved or removed, or its log was: what is written now, nobody would find after a restart.
+    Moved,
     /// The disk said no in another way.
     Disk,
 }
@@ -47,6 +49,9 @@ impl Trouble {
             Self::ReadOnly => "it is read-only: let the sidecar write the database and its folder",
             Self::Locked => "another program holds its lock: end that program, or its transaction",
             Self::Damaged => "it is damaged: stop the sidecar, keep the file as it is, and restore a backup",
+            Self::Moved => {
+                "its file or its log (-wal) was moved or removed: put both back, or stop the sidecar and restore a backup"
+            }
             Self::Disk => "its disk fails: the sidecar's log says how",
         }
     }
@@ -56,6 +61,9 @@ impl Store {
     /// What kept the last transaction from being durable, if it still does: then it is tried with a transaction that
     /// changes nothing, since nobody else may have asked for one meanwhile. While all is well nothing is written.
     pub async fn trouble(&self) -> Option<Trouble> {
+        if self.inner.writer.is_moved() {
+            return Some(Trouble::Moved);
+        }
         let known = self.stats().trouble?;
         if known == Trouble::Damaged {
             return Some(known);

@@ -18,6 +18,7 @@ use crate::error::{Fault, OpenError, StoreError};
 use crate::events::Head;
 use crate::job::Verb;
 use crate::open;
+use crate::place::Place;
 use crate::queue::{NotQueued, Queue};
 use crate::stats::{Counters, StoreStats};
 use crate::tally::Tally;
@@ -66,6 +67,8 @@ pub(crate) struct Writer {
     queue: Arc<Queue<Box<dyn Job>>>,
     side: Arc<Side>,
     counters: Arc<Counters>,
+    /// Not watched where the store is worked by hand.
+    place: Option<Arc<Place>>,
     /// The side thread, then the writer.
     threads: [Option<JoinHandle<()>>; 2],
 }
@@ -78,7 +81,14 @@ impl Writer {
         setting: Setting,
         head: Head,
     ) -> Result<Self, OpenError> {
-        let (mut writer, work) = Self::without_threads(Queue::new(), connection, setting, head);
+        let place = Place::of(&path).map_err(|source| OpenError::File {
+            step: "find",
+            path: path.clone(),
+            source,
+        })?;
+        let (mut writer, mut work) = Self::without_threads(Queue::new(), connection, setting, head);
+        let place = Arc::new(place);
+        (writer.place, work.place) = (Some(Arc::clone(&place)), Some(place));
         let side = Arc::clone(&writer.side);
         writer.threads[0] = spawn("store-fold", move || side.on(&path))?;
         let queue = Arc::clone(&writer.queue);
@@ -106,6 +116,7 @@ impl Writer {
             queue: Arc::new(queue),
             side: Arc::new(Side::new()),
             counters: Arc::clone(&counters),
+            place: None,
             threads: [None, None],
         };
         let side = Arc::clone(&writer.side);
@@ -116,6 +127,8 @@ impl Writer {
             tally: Tally::default(),
             counters,
             side,
+            place: None,
+            is_moved: false,
             log_was: 0,
             asked_at: 0,
             was_long: false,
@@ -126,6 +139,11 @@ impl Writer {
     /// What waits to be written.
     pub(crate) fn queue(&self) -> Arc<Queue<Box<dyn Job>>> {
         Arc::clone(&self.queue)
+    }
+
+    /// Whether the database is not where it was opened.
+    pub(crate) fn is_moved(&self) -> bool {
+        self.place.as_ref().is_some_and(|place| place.is_left())
     }
 
     pub(crate) fn stats(&self) -> StoreStats {
@@ -180,6 +198,9 @@ pub(crate) struct Work {
     tally: Tally,
     counters: Arc<Counters>,
     side: Arc<Side>,
+    place: Option<Arc<Place>>,
+    /// Whether the database was somewhere else when a right to send was asked for last: none is given then.
+    is_moved: bool,
     /// Pages of the log after the last commit, and when the side thread was asked last.
     log_was: u64,
     asked_at: u64,
@@ -196,6 +217,7 @@ impl Work {
     /// One batch: one commit, and then the answers.
     pub(crate) fn turn(&mut self, mut batch: Vec<Box<dyn Job>>) {
         let (before, begun) = (self.head.clone(), Instant::now());
+        self.look_for_the_file(&batch);
         match self.commit(&mut batch) {
             Ok(durable) => {
                 let met = batch.iter().filter_map(|job| job.fault()).find_map(Trouble::of);
@@ -224,6 +246,18 @@ impl Work {
         if !self.side.asked.take_now(usize::MAX).is_empty() {
             self.side.folded.store(fold(&self.connection), Ordering::Relaxed);
         }
+    }
+
+    /// Before a right to send is given: whether it would be found after a restart.
+    fn look_for_the_file(&mut self, batch: &[Box<dyn Job>]) {
+        let Some(place) = self.place.as_ref().filter(|_| batch.iter().any(|job| job.step().permits)) else {
+            return;
+        };
+        let is_left = place.is_left();
+        if is_left && !self.is_moved {
+            tracing::error!("the database cannot be relied on: {}", Trouble::Moved.sentence());
+        }
+        self.is_moved = is_left;
     }
 
     /// Off the commit path: nobody of the batch waits any more. The side thread copies most pages and waits for the

@@ -195,14 +195,16 @@ impl<'w> Play<'w> {
                 let Some(claim) = self.holding[who].claim.take() else { return Ok(None) };
                 asked.target = Some(claim.effect().clone());
                 Box::pin(async move {
-                    store.record(claim, seen(heard), now).await.map(|view| Said::View(view.into()))
+                    let recorded = store.record(claim, seen(heard), now).await;
+                    recorded.map(|view| Said::View(view.into())).map_err(|failed| failed.error)
                 })
             }
             Step::Replayed(heard) => {
                 let Some(claim) = self.holding[who].replay.take() else { return Ok(None) };
                 asked.target = Some(claim.effect().clone());
                 Box::pin(async move {
-                    store.record_replay(claim, seen(heard), now).await.map(|view| Said::View(view.into()))
+                    let recorded = store.record_replay(claim, seen(heard), now).await;
+                    recorded.map(|view| Said::View(view.into())).map_err(|failed| failed.error)
                 })
             }
             Step::Unanswered => {

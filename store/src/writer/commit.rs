@@ -113,6 +113,10 @@ impl Work {
             job.refuse(Fault::Damaged);
             return Ok(false);
         }
+        if job.step().permits && self.is_moved {
+            job.refuse(Fault::Moved);
+            return Ok(false);
+        }
         let mut tx = Tx {
             connection: &self.connection,
             setting: &self.setting,

@@ -59,7 +59,8 @@ async fn a_late_answer_is_never_taken_for_that_of_the_next_effect() {
     let marked = memory.store.mark_unknown(&late, "no answer", long_after).await;
     assert!(matches!(marked, Err(StoreError::Failed { fault: Fault::Gone { .. }, .. })), "{marked:?}");
     let recorded = memory.store.record(late, seen(&answered(200)), long_after).await;
-    assert!(matches!(recorded, Err(StoreError::Failed { fault: Fault::Gone { .. }, .. })), "{recorded:?}");
+    let failed = recorded.map_err(|failed| failed.error);
+    assert!(matches!(failed, Err(StoreError::Failed { fault: Fault::Gone { .. }, .. })), "{failed:?}");
     assert_eq!(memory.view(&second.id).await.stage.word(), "dispatching");
 }
 

@@ -85,7 +85,10 @@ fn what_a_failed_job_had_moved_is_moved_back_for_its_neighbours() {
         });
         assert!(asked.iter_mut().all(|admission| poll(admission.as_mut()).is_pending()));
         assert_eq!(hand.commit(5), 5);
-        assert!(matches!(poll(fails.as_mut()), Poll::Ready(Err(StoreError::Failed { .. }))));
+        // The claim comes back with it, and goes with it.
+        let Poll::Ready(Err(failed)) = poll(fails.as_mut()) else { panic!("it fails") };
+        assert!(matches!(failed.error, StoreError::Failed { .. }));
+        drop(failed);
         let words = asked.map(|mut admission| match poll(admission.as_mut()) {
             Poll::Ready(answer) => word(&answer),
             Poll::Pending => panic!("it is committed"),
@@ -198,7 +201,9 @@ fn spoilt_counters_fail_alone() {
     let mut beside = pin!(store.admit(other, NOON));
     assert!(poll(spoilt.as_mut()).is_pending() && poll(beside.as_mut()).is_pending());
     assert_eq!(hand.commit(2), 2);
-    assert!(matches!(poll(spoilt.as_mut()), Poll::Ready(Err(StoreError::Failed { .. }))));
+    let Poll::Ready(Err(failed)) = poll(spoilt.as_mut()) else { panic!("it fails") };
+    assert!(matches!(failed.error, StoreError::Failed { .. }));
+    drop(failed);
     let Poll::Ready(Ok(Admitted::Granted { permit, effect })) = poll(beside.as_mut()) else {
         panic!("beside")
     };

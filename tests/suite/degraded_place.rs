@@ -1,0 +1,49 @@
+//! A database that is moved or removed under a running sidecar: what it would go on writing, nobody would find after a
+//! restart. So nothing is admitted, and it is said.
+
+use std::fs;
+
+use oncegate_tests::{agent::Ask, binary::Build, sidecar::finish, wait::until};
+
+use crate::{
+    degraded::ready,
+    shop::{REFUND, Shop},
+};
+
+const SENTENCE: &str = "was moved or removed";
+const NONE: &str = "there was no database at";
+
+#[test]
+fn nothing_is_sent_on_the_word_of_a_file_that_nobody_will_find() {
+    let shop = Shop::open();
+    let sidecar = shop.home.serve();
+    let agent = sidecar.billing();
+    assert!(sidecar.log().contains(NONE), "{}", sidecar.log());
+    assert_eq!(agent.refund(None, REFUND).status, 200);
+    let (db, log, away) =
+        (shop.home.path("oncegate.db"), shop.home.path("oncegate.db-wal"), shop.home.path("away"));
+    for (file, made_anew) in [(&db, false), (&log, false), (&db, true)] {
+        fs::rename(file, &away).unwrap();
+        if made_anew {
+            fs::write(file, "").unwrap();
+        }
+        agent
+            .refund(None, "payment_intent=pi_2&amount=200")
+            .assert_refused(403, "oncegate_store_unavailable");
+        assert_eq!(agent.ask("api.stripe.com", &Ask::get("/v1/payment_intents/pi_1")).status, 200);
+        let told = ready(&shop.home, &sidecar);
+        assert!(told.code == 1 && told.err.contains(SENTENCE), "{told:?}");
+        // Put back, it is the same file.
+        fs::rename(&away, file).unwrap();
+        until("it to be ready again", || Some(()).filter(|()| ready(&shop.home, &sidecar).code == 0));
+    }
+    assert!(sidecar.log().contains(SENTENCE), "{}", sidecar.log());
+    assert_eq!((agent.refund(None, "payment_intent=pi_2&amount=200").status, shop.writes()), (200, 2));
+    sidecar.stop();
+    let again = shop.home.serve();
+    assert!(!again.log().contains(NONE), "{}", again.log());
+    assert_eq!(shop.home.effects().len(), 2);
+    again.stop();
+    let checked = finish(shop.home.command(Build::Plain, &["check"]));
+    assert_eq!(checked.code, 0, "{checked:?}");
+}
