@@ -34,15 +34,8 @@ const IMPLIES_GOVERNED: [&str; 7] =
     ["impact", "verify", "approval_when", "operation_key", "subject", "idempotency", "response"];
 /// Keys that mean nothing without an effect. `response` says also how a plain invocation ended, and `approval_when` needs
 /// an `impact`.
-const GOVERNED_KEYS: [&str; 7] = [
-    "impact",
-    "verify",
-    "idempotency",
-    "preset",
-    "scope_headers",
-    "operation_key",
-    "subject",
-];
+const GOVERNED_KEYS: [&str; 7] =
+    ["impact", "verify", "idempotency", "preset", "scope_headers", "operation_key", "subject"];
 const NO_EFFECT: &str = "does not go with `governed = false`: there is no effect";
 
 /// Names in `scope_headers`, at most.

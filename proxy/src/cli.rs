@@ -25,6 +25,7 @@ mod key;
 mod limits;
 mod log_writer;
 mod logging;
+mod pages;
 pub(crate) mod print;
 mod prune;
 mod ready;

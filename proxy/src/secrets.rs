@@ -7,10 +7,8 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use base64::Engine as _;
 use http::{HeaderName, HeaderValue};
@@ -28,16 +26,16 @@ use crate::vault::Vault;
 mod error;
 mod grant;
 mod kept;
+mod outside;
 mod tokens;
 
 pub use error::SecretError;
 pub use kept::Kept;
+pub use outside::{COMMAND_TIMEOUT, FILE_TIMEOUT};
 pub use tokens::{LIFE_UNSAID, Lent, MINT_TIMEOUT, RENEW_BEFORE, Tokens};
 
 /// A secret's value is at most this many bytes.
 pub const SECRET_BYTES_MAX: usize = 64 * 1024;
-/// A secret's command has this long to answer.
-pub const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A secret's value.
 pub struct Secret(Zeroizing<String>);
@@ -271,8 +269,8 @@ pub(crate) async fn fetch(
     let raw = match source {
         SecretSource::Env(variable) => std::env::var(variable)
             .map_err(|_| SecretError::Environment { name: name.to_owned(), variable: variable.clone() })?,
-        SecretSource::File(path) => read_file(name, directory.join(path)).await?,
-        SecretSource::Command(command) => run(name, command, directory).await?,
+        SecretSource::File(path) => outside::file(name, directory.join(path), FILE_TIMEOUT).await?,
+        SecretSource::Command(command) => outside::command(name, command, directory, COMMAND_TIMEOUT).await?,
         SecretSource::Vault => return Err(SecretError::VaultEmpty(name.to_owned())),
         // It is kept nowhere.
         SecretSource::OAuth2(_) => {
@@ -294,30 +292,4 @@ pub(crate) fn usable(raw: &str) -> Option<&str> {
         && value.len() <= SECRET_BYTES_MAX
         && value.bytes().all(|byte| byte == b'\t' || (0x20..0x7f).contains(&byte));
     fits.then_some(value)
-}
-
-async fn read_file(name: &str, path: PathBuf) -> Result<String, SecretError> {
-    tokio::fs::read_to_string(path)
-        .await
-        .map_err(|source| SecretError::File { name: name.to_owned(), source })
-}
-
-async fn run(name: &str, command: &[String], directory: &Path) -> Result<String, SecretError> {
-    let failed = |why: &str| SecretError::Command { name: name.to_owned(), why: why.to_owned() };
-    let (program, arguments) = command.split_first().ok_or_else(|| failed("it is empty"))?;
-    let output = tokio::process::Command::new(program)
-        .args(arguments)
-        .current_dir(directory)
-        .stdin(Stdio::null())
-        .stderr(Stdio::null())
-        .kill_on_drop(true)
-        .output();
-    let output = tokio::time::timeout(COMMAND_TIMEOUT, output)
-        .await
-        .map_err(|_| failed("it did not answer in time"))?
-        .map_err(|error| failed(&format!("it could not be run ({})", error.kind())))?;
-    if !output.status.success() {
-        return Err(failed("it ended with a failure"));
-    }
-    String::from_utf8(output.stdout).map_err(|_| failed("its output is not text"))
 }

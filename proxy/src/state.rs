@@ -16,12 +16,11 @@ use oncegate_policy::router::Router;
 use oncegate_policy::time::Timestamp;
 use oncegate_store::Store;
 use subtle::ConstantTimeEq;
-use thiserror::Error;
 use tokio::sync::Notify;
 use ulid::Ulid;
 
 use crate::clock::Clock;
-use crate::control::tls::{self, ControlTlsError};
+use crate::control::tls;
 use crate::editions::Editions;
 use crate::in_flight::InFlight;
 use crate::metrics::Metrics;
@@ -38,6 +37,10 @@ use crate::upstream::dial::Destination;
 use crate::upstream::pool::Pool;
 use crate::vault::Vault;
 use crate::{adapting, unrecorded, upstream};
+
+mod unusable;
+
+pub use unusable::SnapshotError;
 
 /// Destinations remembered per snapshot; only hosts declared with a leading dot can fill it.
 const DESTINATIONS_MAX: usize = 1024;
@@ -107,33 +110,6 @@ pub struct Snapshot {
     trust: BTreeMap<PathBuf, Arc<rustls::ClientConfig>>,
     system_trust: Arc<rustls::ClientConfig>,
     destinations: Mutex<BTreeMap<Authority, Arc<Destination>>>,
-}
-
-/// Why a configuration could not be made ready.
-#[derive(Debug, Error)]
-pub enum SnapshotError {
-    /// A host's CA file cannot be read.
-    #[error("ca_file {path} cannot be read")]
-    CaFile {
-        /// As configured.
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// It holds no usable certificate.
-    #[error("ca_file {path} cannot be used")]
-    CaFileContent {
-        /// As configured.
-        path: PathBuf,
-        /// What is wrong with it.
-        source: oncegate_certs::TrustError,
-    },
-    /// The control listener's certificate.
-    #[error("`tls` of [control]: the control API cannot be served")]
-    ControlTls(#[from] ControlTlsError),
-    /// The system has no roots.
-    #[error("the certificates to trust could not be loaded")]
-    Trust(#[from] oncegate_certs::TrustError),
 }
 
 impl Snapshot {

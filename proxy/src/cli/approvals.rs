@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::client::expect_data;
 use super::exit::{Exit, Stop};
+use super::pages::Part;
 use super::source::{api, shaped};
 use super::table::{Align, facts, table};
 use super::{Common, print, visible};
@@ -21,12 +22,8 @@ pub(crate) struct ApprovalsArgs {
     /// Only with this status
     #[arg(long, value_enum, value_name = "S")]
     status: Option<Status>,
-    /// At most so many
-    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=200))]
-    limit: u32,
-    /// After so many
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    offset: u32,
+    #[command(flatten)]
+    part: Part,
 }
 
 #[derive(Args)]
@@ -69,8 +66,13 @@ pub(crate) async fn list(common: &Common, args: &ApprovalsArgs) -> Result<Exit, 
         return show(common, id).await;
     }
     let status = args.status.map(|status| format!("&status={}", status.word())).unwrap_or_default();
-    let path = format!("/approvals?limit={}&offset={}{status}", args.limit, args.offset);
-    let document = expect_data(api(common)?.call(Method::GET, &path).await?)?;
+    let api = api(common)?;
+    let is_open = matches!(args.status, Some(Status::Pending));
+    let document = args
+        .part
+        .read(is_open, async |limit, offset| api.page("/approvals", &status, limit, offset).await)
+        .await?
+        .told();
     if common.json {
         print::json(&document);
         return Ok(Exit::Done);

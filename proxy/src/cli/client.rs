@@ -47,8 +47,8 @@ pub(crate) struct Api {
 
 /// An answer of the API, as far as commands care.
 pub(crate) enum Answer {
-    /// The `data`.
-    Data(Value),
+    /// The `data`, and of how many it is a page where it is one.
+    Data(Value, Option<u64>),
     /// An error object.
     Refused {
         /// The HTTP status.
@@ -100,6 +100,25 @@ impl Api {
         self.house(method, &format!("/api/v2{path}"), Bytes::new()).await
     }
 
+    /// One page of a list, and how many there are in all. `filters` are further parameters, each behind its `&`.
+    pub(crate) async fn page(
+        &self,
+        path: &str,
+        filters: &str,
+        limit: u32,
+        offset: u32,
+    ) -> Result<(Value, u64), Stop> {
+        let path = format!("/api/v2{path}?limit={limit}&offset={offset}{filters}");
+        match self.house(Method::GET, &path, Bytes::new()).await? {
+            Answer::Data(data, total) => {
+                let total =
+                    total.ok_or_else(|| Stop::failed("the sidecar's list does not say how long it is"))?;
+                Ok((data, total))
+            }
+            refused @ Answer::Refused { .. } => expect_data(refused).map(|data| (data, 0)),
+        }
+    }
+
     /// Makes one call with a JSON document.
     pub(crate) async fn post(&self, path: &str, document: &Value) -> Result<Answer, Stop> {
         self.house(Method::POST, &format!("/api/v2{path}"), Bytes::from(document.to_string())).await
@@ -122,10 +141,14 @@ impl Api {
         };
         let body = Bytes::from(document.to_string());
         match self.ask(Method::POST, &format!("/api/v2{path}"), body).await {
-            Ok(Answer::Data(data)) => match shaped(&data) {
+            Ok(Answer::Data(data, _)) => match shaped(&data) {
                 Ok(shape) => Ok((data, shape)),
                 Err(stop) => Err(lost(&stop.message)),
             },
+            // It is on its way: what became of it is not known yet.
+            Ok(Answer::Refused { error, .. }) if error["code"] == "idempotency_request_in_progress" => {
+                Err(refused(Exit::Unknown, error))
+            }
             Ok(Answer::Refused { status, error }) => match exit_of(status, Purpose::Effect) {
                 Exit::Unknown => Err(lost(&told(&error))),
                 exit => Err(refused(exit, error)),
@@ -215,7 +238,7 @@ async fn exchange(
 /// The data of an answer, or the end of the command.
 pub(crate) fn expect_data(answer: Answer) -> Result<Value, Stop> {
     match answer {
-        Answer::Data(data) => Ok(data),
+        Answer::Data(data, _) => Ok(data),
         Answer::Refused { status, error } => Err(refused(exit_of(status, Purpose::House), error)),
     }
 }
@@ -246,7 +269,8 @@ fn exit_of(status: u16, purpose: Purpose) -> Exit {
 fn read(status: u16, body: &[u8]) -> Option<Answer> {
     let mut envelope: Value = serde_json::from_slice(body).ok()?;
     if envelope.get("success")?.as_bool()? {
-        return Some(Answer::Data(envelope.get_mut("data")?.take()));
+        let total = envelope.pointer("/pagination/total").and_then(Value::as_u64);
+        return Some(Answer::Data(envelope.get_mut("data")?.take(), total));
     }
     let error = envelope.get_mut("error")?.take();
     (error.get("code")?.is_string() && error.get("message")?.is_string())
@@ -359,7 +383,7 @@ mod tests {
     #[test]
     fn both_envelopes_are_read() {
         let data = read(200, br#"{"success":true,"data":{"id":"x"}}"#).unwrap();
-        assert!(matches!(data, Answer::Data(value) if value["id"] == "x"));
+        assert!(matches!(data, Answer::Data(value, None) if value["id"] == "x"));
         let refused =
             read(409, br#"{"success":false,"error":{"code":"CONFLICT","message":"settled"}}"#).unwrap();
         assert!(

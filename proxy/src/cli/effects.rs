@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::exit::{Exit, Stop};
+use super::pages::Part;
 use super::source::{Source, Wanted, shaped};
 use super::table::{Align, table};
 use super::{Common, print, words};
@@ -21,12 +22,8 @@ pub(crate) struct EffectsArgs {
     /// Only under this key: the operation's or the caller's
     #[arg(long, value_name = "K")]
     key: Option<String>,
-    /// At most so many
-    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=200))]
-    limit: u32,
-    /// After so many
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    offset: u32,
+    #[command(flatten)]
+    part: Part,
     /// Read this database instead of asking a sidecar
     #[arg(long, value_name = "FILE")]
     db: Option<PathBuf>,
@@ -39,10 +36,9 @@ pub(crate) async fn run(common: &Common, args: &EffectsArgs) -> Result<Exit, Sto
         unresolved: args.unresolved,
         action: args.action.clone(),
         key: args.key.clone(),
-        limit: args.limit,
-        offset: args.offset,
+        part: args.part,
     };
-    let document = source.effects(&wanted).await?;
+    let document = source.effects(&wanted).await?.told();
     if common.json {
         print::json(&document);
         return Ok(Exit::Done);

@@ -7,8 +7,8 @@ use super::{Common, print};
 /// Exits 0 if it can.
 pub(crate) async fn run(common: &Common) -> Result<Exit, Stop> {
     match Api::new(common, String::new())?.ready().await? {
-        Answer::Data(data) if common.json => print::json(&data),
-        Answer::Data(_) => print::line("ready"),
+        Answer::Data(data, _) if common.json => print::json(&data),
+        Answer::Data(..) => print::line("ready"),
         refused @ Answer::Refused { .. } => return expect_data(refused).map(|_| Exit::Failed),
     }
     Ok(Exit::Done)

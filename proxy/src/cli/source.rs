@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::client::{Api, expect_data};
 use super::exit::{Stop, chain};
+use super::pages::{Listed, Part};
 use super::{Common, print, visible};
 use crate::clock::Clock;
 use crate::control::show;
@@ -29,8 +30,7 @@ pub(crate) struct Wanted {
     pub(crate) unresolved: bool,
     pub(crate) action: Option<String>,
     pub(crate) key: Option<String>,
-    pub(crate) limit: u32,
-    pub(crate) offset: u32,
+    pub(crate) part: Part,
 }
 
 impl Source {
@@ -57,14 +57,16 @@ impl Source {
     }
 
     /// Effects, newest first, as the API's list has them.
-    pub(crate) async fn effects(&self, wanted: &Wanted) -> Result<Value, Stop> {
-        match self {
-            Self::Api(api) => expect_data(api.call(Method::GET, &wanted.path()).await?),
+    pub(crate) async fn effects(&self, wanted: &Wanted) -> Result<Listed, Stop> {
+        let page = async |limit, offset| match self {
+            Self::Api(api) => api.page("/actions/effects", &wanted.filters(), limit, offset).await,
             Self::Database(reader) => {
-                let found = reader.list(wanted.filter()?).await.map_err(|error| unreadable(&error))?;
-                value(&found.effects.iter().map(show::effect).collect::<Vec<_>>())
+                let filter = wanted.filter(limit, offset)?;
+                let found = reader.list(filter).await.map_err(|error| unreadable(&error))?;
+                Ok((value(&found.effects.iter().map(show::effect).collect::<Vec<_>>())?, found.total))
             }
-        }
+        };
+        wanted.part.read(wanted.unresolved, page).await
     }
 
     /// One effect with everything that is known of it.
@@ -104,11 +106,12 @@ impl Source {
 }
 
 impl Wanted {
-    fn path(&self) -> String {
-        let mut path = format!("/actions/effects?limit={}&offset={}", self.limit, self.offset);
+    /// As further parameters.
+    fn filters(&self) -> String {
+        let mut filters = String::new();
         let mut add = |name: &str, value: &str| {
             let value = percent_encoding::utf8_percent_encode(value, percent_encoding::NON_ALPHANUMERIC);
-            path.push_str(&format!("&{name}={value}"));
+            filters.push_str(&format!("&{name}={value}"));
         };
         if self.unresolved {
             add("unresolved", "true");
@@ -119,10 +122,10 @@ impl Wanted {
         if let Some(key) = &self.key {
             add("key", key);
         }
-        path
+        filters
     }
 
-    fn filter(&self) -> Result<EffectFilter, Stop> {
+    fn filter(&self, limit: u32, offset: u32) -> Result<EffectFilter, Stop> {
         let action = match &self.action {
             Some(text) => Some(
                 oncegate_policy::action::ActionName::parse(text)
@@ -134,8 +137,8 @@ impl Wanted {
             action,
             unresolved: self.unresolved.then_some(true),
             key: self.key.clone(),
-            limit: self.limit,
-            offset: self.offset,
+            limit,
+            offset,
             ..EffectFilter::default()
         })
     }
@@ -182,11 +185,7 @@ mod tests {
 
     #[test]
     fn filters_are_escaped() {
-        let wanted =
-            Wanted { unresolved: true, key: Some("refund:4 2&x".into()), limit: 50, ..Wanted::default() };
-        assert_eq!(
-            wanted.path(),
-            "/actions/effects?limit=50&offset=0&unresolved=true&key=refund%3A4%202%26x"
-        );
+        let wanted = Wanted { unresolved: true, key: Some("refund:4 2&x".into()), ..Wanted::default() };
+        assert_eq!(wanted.filters(), "&unresolved=true&key=refund%3A4%202%26x");
     }
 }

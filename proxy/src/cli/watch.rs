@@ -9,13 +9,14 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::exit::{Exit, Stop};
+use super::pages::Part;
 use super::source::{Source, Wanted, shaped};
 use super::{Common, effects, limits, print, visible};
 use crate::control::view::{EffectJson, LimitJson};
 
 /// How often it is looked.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Most effects that are shown; the oldest of more are left out, and their number is said.
+/// Most effects that are shown; the oldest of more are left out.
 const EFFECTS_MAX: u32 = 200;
 /// Clears a terminal and goes to its top.
 const CLEAR: &str = "\u{1b}[2J\u{1b}[H";
@@ -65,8 +66,9 @@ pub(crate) async fn run(common: &Common, args: &WatchArgs) -> Result<Exit, Stop>
 
 /// Everything that is shown, as one document.
 async fn look(source: &Source) -> Result<Value, Stop> {
-    let wanted = Wanted { unresolved: true, limit: EFFECTS_MAX, ..Wanted::default() };
-    Ok(json!({ "effects": source.effects(&wanted).await?, "limits": source.limits().await? }))
+    let wanted =
+        Wanted { unresolved: true, part: Part { limit: Some(EFFECTS_MAX), offset: 0 }, ..Wanted::default() };
+    Ok(json!({ "effects": source.effects(&wanted).await?.rows, "limits": source.limits().await? }))
 }
 
 /// Whether somebody still reads.

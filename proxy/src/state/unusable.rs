@@ -1,0 +1,34 @@
+//! Why a configuration could not be made ready.
+
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+use crate::control::tls::ControlTlsError;
+
+/// Why a configuration could not be made ready.
+#[derive(Debug, Error)]
+pub enum SnapshotError {
+    /// A host's CA file cannot be read.
+    #[error("ca_file {path} cannot be read")]
+    CaFile {
+        /// As configured.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// It holds no usable certificate.
+    #[error("ca_file {path} cannot be used")]
+    CaFileContent {
+        /// As configured.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: oncegate_certs::TrustError,
+    },
+    /// The control listener's certificate.
+    #[error("`tls` of [control]: the control API cannot be served")]
+    ControlTls(#[from] ControlTlsError),
+    /// The system has no roots.
+    #[error("the certificates to trust could not be loaded")]
+    Trust(#[from] oncegate_certs::TrustError),
+}
