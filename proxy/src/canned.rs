@@ -138,7 +138,7 @@ fn answer() -> Vec<u8> {
     };
     let body = oncegate_adapters::no_adapter_error_body(&error);
     let mut answer = format!(
-        "HTTP/1.1 400 {sentence}\r\ncontent-type: application/json; charset=utf-8\r\ncontent-length: {}\r\n\
+        "HTTP/1.1 400 {sentence}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\
          cache-control: no-store\r\noncegate-outcome: refused\r\noncegate-code: oncegate_invalid_request\r\n\
          stripe-should-retry: false\r\nx-should-retry: false\r\nconnection: close\r\n\r\n",
         body.len()

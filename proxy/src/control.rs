@@ -91,7 +91,15 @@ fn guarded(routes: Router<Arc<Sidecar>>, sidecar: &Arc<Sidecar>) -> Router<Arc<S
         .layer(from_fn_with_state(Arc::clone(sidecar), guard::no_browser))
 }
 
+/// Families of the published API that are not built.
+const NOT_BUILT: [&str; 3] = ["approval-policies", "budgets", "connections"];
+
 async fn no_route(uri: Uri) -> ApiError {
+    let below = uri.path().strip_prefix(routes::PREFIX).and_then(|rest| rest.strip_prefix('/'));
+    let family = below.and_then(|below| below.split('/').next());
+    if let Some(family) = family.filter(|family| NOT_BUILT.contains(family)) {
+        return ApiError::new(ErrorCode::NotBuilt, format!("{family} are not built in Oncegate"));
+    }
     ApiError::new(ErrorCode::NotFound, format!("there is no {} here", uri.path()))
 }
 

@@ -98,7 +98,7 @@ fn document(document: &serde_json::Value) -> Response<Body> {
     let mut response = Response::new(whole(Bytes::from(document.to_string())));
     *response.status_mut() = StatusCode::OK;
     let fields = response.headers_mut();
-    fields.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json; charset=utf-8"));
+    fields.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     fields.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }

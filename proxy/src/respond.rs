@@ -108,7 +108,7 @@ fn recorded(view: &EffectView, repeat: bool, shape: Option<&Adapter>) -> Respons
     let effect = Some(&view.id);
     let mut response = match &view.stage {
         Stage::Ready => {
-            let sentence = "This is approved and about to be sent. Nothing was sent for this call. Do not retry; inspect the effect.";
+            let sentence = "This is approved and has not been sent yet. Nothing was sent for this call. Do not retry; inspect the effect.";
             own(Code::InFlight, sentence, effect, shape)
         }
         Stage::Dispatching { .. } | Stage::Reconciling { .. } => {
@@ -180,7 +180,7 @@ fn settled(
                 "verification": view.stage.verification().word(),
             });
             let mut response = Response::new(whole(Bytes::from(receipt.to_string())));
-            set(&mut response, "content-type", "application/json; charset=utf-8");
+            set(&mut response, "content-type", "application/json");
             set_reason(&mut response, "OK (recorded; not sent again)");
             response
         }
@@ -210,7 +210,7 @@ fn own(code: Code, sentence: &str, effect: Option<&EffectId>, shape: Option<&Ada
     };
     let mut response = Response::new(whole(Bytes::from(body)));
     *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::UNPROCESSABLE_ENTITY);
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json; charset=utf-8"));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     set(&mut response, "stripe-should-retry", "false");
     set(&mut response, "x-should-retry", "false");

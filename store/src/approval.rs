@@ -163,24 +163,26 @@ impl Store {
         self.inner.reader.read("read an approval", move |connection| by_id(connection, &id)).await
     }
 
-    /// Approvals, newest first, with this status if one is given.
+    /// Approvals, newest first, with one of these statuses if any are given.
     ///
     /// # Errors
     /// The record could not be read.
     pub async fn approvals(
         &self,
-        status: Option<String>,
+        statuses: Option<Vec<&'static str>>,
         limit: u32,
         offset: u32,
     ) -> Result<(Vec<ApprovalView>, u64), StoreError> {
+        let wanted = statuses.map(|statuses| json!(statuses).to_string());
         let look = move |connection: &Connection| {
             let total: i64 = connection.query_row(
-                "SELECT count(*) FROM approval WHERE ?1 IS NULL OR status = ?1",
-                [&status],
+                "SELECT count(*) FROM approval WHERE ?1 IS NULL OR status IN (SELECT value FROM json_each(?1))",
+                [&wanted],
                 |found| found.get(0),
             )?;
-            let rest = "WHERE ?1 IS NULL OR a.status = ?1 ORDER BY a.key DESC LIMIT ?2 OFFSET ?3";
-            let page = many(connection, rest, params![status, limit, offset])?;
+            let rest = "WHERE ?1 IS NULL OR a.status IN (SELECT value FROM json_each(?1))
+                 ORDER BY a.key DESC LIMIT ?2 OFFSET ?3";
+            let page = many(connection, rest, params![wanted, limit, offset])?;
             Ok((page, u64::try_from(total).unwrap_or(0)))
         };
         self.inner.reader.read("list approvals", look).await

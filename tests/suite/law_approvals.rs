@@ -219,7 +219,7 @@ fn an_approval_survives_a_crash_before_its_dispatch() {
     let first = doomed.billing().refund(None, REFUND);
     let approval = approval_in(&first);
     let told = ops(&shop.home, &doomed, &["approve", &approval]);
-    assert_eq!((doomed.ended(), told.code, shop.writes()), (-1, 1, 0), "{told:?}");
+    assert_eq!((doomed.ended(), told.code, shop.writes()), (-1, 13, 0), "{told:?}");
     // Nobody repeats the approval: it was recorded, so the next start sends it.
     let sidecar = shop.home.serve();
     shop.home.wait_outcome(&first.effect(), "succeeded");

@@ -118,7 +118,7 @@ fn what_was_really_taken_is_consumed() {
     let settled = detail(&sidecar, &effect);
     let fact =
         settled["evidence"].as_array().unwrap().iter().find(|fact| fact["kind"] == "resolved").unwrap();
-    assert_eq!(fact["detail"]["partial_effect"], "confirmed", "{fact}");
+    assert_eq!(fact["detail"]["partialEffect"], "confirmed", "{fact}");
 }
 
 /// Who reads it may make the request again: it is told that a part may have been applied.

@@ -79,5 +79,5 @@ fn who_decides_sees_the_whole_request_before_it_is_sent() {
     let over = ops(&home, &sidecar, &["approvals", &approval]);
     assert!(over.out.contains("denied") && over.out.contains("to nobody"), "{over:?}");
     assert!(!over.out.contains("everybody"), "{over:?}");
-    assert_eq!(ops(&home, &sidecar, &["approvals", "apr_01ARZ3NDEKTSV4RRFFQ69G5FAV"]).code, 1);
+    assert_eq!(ops(&home, &sidecar, &["approvals", "apr_01ARZ3NDEKTSV4RRFFQ69G5FAV"]).code, 2);
 }

@@ -14,6 +14,9 @@ use crate::control::view::InvocationJson;
 /// Most bytes of an input that is read from standard input; the API's own bound is what counts.
 const INPUT_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
+/// What is said of a repeat.
+const REPEAT: &str = "recorded before; nothing was sent for this call";
+
 #[derive(Args)]
 pub(crate) struct InvokeArgs {
     /// The action's name
@@ -53,6 +56,9 @@ pub(crate) async fn run(common: &Common, args: &InvokeArgs) -> Result<Exit, Stop
     } else {
         print::out(&written(&invocation));
     }
+    if invocation.replayed == Some(true) {
+        print::note(&format!("a repeat: {REPEAT}"));
+    }
     Ok(exit_of(&invocation))
 }
 
@@ -81,6 +87,7 @@ fn written(invocation: &InvocationJson) -> String {
         ("status", invocation.status.clone()),
         ("grade", some(&invocation.grade)),
     ];
+    rows.extend((invocation.replayed == Some(true)).then(|| ("repeat", REPEAT.to_owned())));
     rows.extend(invocation.approval_id.clone().map(|approval| ("approval", approval)));
     rows.extend(invocation.response_status.map(|status| ("provider said", status.to_string())));
     rows.extend(invocation.error.clone().map(|error| ("because", error)));
@@ -93,7 +100,8 @@ fn written(invocation: &InvocationJson) -> String {
 fn exit_of(invocation: &InvocationJson) -> Exit {
     match (invocation.status.as_str(), invocation.grade.as_deref()) {
         ("succeeded", _) => Exit::Done,
-        ("pending_approval", _) => Exit::Waiting,
+        // Approved, and not sent yet: what is on its way is answered in another way.
+        ("pending_approval", _) | ("running", Some("pending")) => Exit::Waiting,
         ("denied" | "expired", _) | ("failed", Some("refused")) => Exit::Refused,
         ("failed", _) => Exit::Failed,
         _ => Exit::Unknown,
@@ -118,6 +126,7 @@ mod tests {
         assert_eq!(exit("failed", None), 1);
         assert_eq!(exit("unknown", Some("unknown")), 13);
         assert_eq!(exit("running", None), 13);
+        assert_eq!(exit("running", Some("pending")), 14);
         assert_eq!(exit("pending_approval", Some("pending")), 14);
         assert_eq!(exit("failed", Some("refused")), 15);
         assert_eq!(exit("denied", Some("denied")), 15);

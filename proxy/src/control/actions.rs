@@ -49,6 +49,11 @@ pub(crate) fn name(snapshot: &Snapshot, text: &str) -> Result<ActionName, ApiErr
         .ok_or_else(|| ApiError::not_found("action"))
 }
 
+/// The action that a filter names, by name or by id. It need not be declared any more.
+pub(crate) fn named(snapshot: &Snapshot, text: &str) -> Option<ActionName> {
+    name(snapshot, text).ok().or_else(|| ActionName::parse(text))
+}
+
 /// The id of an action.
 pub(crate) fn id(name: &ActionName) -> String {
     format!("{ID_PREFIX}{name}")

@@ -17,6 +17,8 @@ pub(crate) enum ErrorCode {
     Authorization,
     /// No such thing.
     NotFound,
+    /// The published API has it, and Oncegate does not.
+    NotBuilt,
     /// Not a method of this path.
     MethodNotAllowed,
     /// The request does not say what it should.
@@ -51,6 +53,7 @@ impl ErrorCode {
             Self::AuthenticationFailed => "AUTHENTICATION_FAILED",
             Self::Authorization => "AUTHORIZATION_ERROR",
             Self::NotFound => "NOT_FOUND",
+            Self::NotBuilt => "FEATURE_NOT_AVAILABLE",
             Self::MethodNotAllowed => "METHOD_NOT_ALLOWED",
             Self::Validation => "VALIDATION_ERROR",
             Self::BodyTooLarge => "PAYLOAD_TOO_LARGE",
@@ -72,6 +75,7 @@ impl ErrorCode {
             Self::AuthenticationFailed => StatusCode::UNAUTHORIZED,
             Self::Authorization => StatusCode::FORBIDDEN,
             Self::NotFound => StatusCode::NOT_FOUND,
+            Self::NotBuilt => StatusCode::PAYMENT_REQUIRED,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Self::Validation => StatusCode::BAD_REQUEST,
             Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,

@@ -32,6 +32,14 @@ const WAIT_MAX: Duration = Duration::from_secs(55);
 /// How often a waiting call reads the record.
 const WAIT_STEP: Duration = Duration::from_millis(200);
 const STATUSES: [&str; 4] = ["pending", "approved", "denied", "expired"];
+/// Who decides, in the published API's words, and with which statuses that ends here: nothing but a person or the time.
+const ORIGINS: [(&str, &[&str]); 5] = [
+    ("human", &["approved", "denied"]),
+    ("system", &["expired"]),
+    ("policy", &[]),
+    ("assistant", &[]),
+    ("automated", &[]),
+];
 const TITLE_CHARS_MAX: usize = 300;
 const TEXT_CHARS_MAX: usize = 4_000;
 /// For a person to read, and kept for good.
@@ -61,9 +69,17 @@ pub(crate) async fn list(
     params: Params,
 ) -> Result<Response, ApiError> {
     let window = Window::read(params.get("limit"), params.get("offset"))?;
-    let known = |text: &str| STATUSES.into_iter().find(|word| *word == text).map(str::to_owned);
+    let known = |text: &str| STATUSES.into_iter().find(|word| *word == text);
     let status = params.read("status", "pending, approved, denied or expired", known)?;
-    let found = sidecar.store.approvals(status, window.limit, window.offset).await;
+    let known = |text: &str| ORIGINS.into_iter().find(|(word, _)| *word == text).map(|(_, ends)| ends);
+    let origin = params.read("decisionOrigin", "human, policy, system, assistant or automated", known)?;
+    let wanted = (status.is_some() || origin.is_some()).then(|| {
+        let fits = |word: &&str| {
+            status.is_none_or(|status| status == *word) && origin.is_none_or(|ends| ends.contains(word))
+        };
+        STATUSES.into_iter().filter(fits).collect()
+    });
+    let found = sidecar.store.approvals(wanted, window.limit, window.offset).await;
     let (found, total) = found.map_err(|error| ApiError::internal("list approvals", &error))?;
     Ok(page(found.iter().map(show::approval).collect(), Pagination::of(window, total)))
 }

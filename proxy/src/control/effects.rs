@@ -5,9 +5,8 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
-use oncegate_policy::action::ActionName;
 use oncegate_policy::caller::Scope;
-use oncegate_policy::effect::{Grade, Outcome};
+use oncegate_policy::effect::{Grade, Outcome, Stage};
 use oncegate_policy::id::EffectId;
 use oncegate_policy::reconcile::Looker;
 use oncegate_store::read::EffectFilter;
@@ -20,7 +19,7 @@ use super::page::{Pagination, Window};
 use super::params::{Id, Params};
 use super::{body, show};
 use crate::reconciler::{self, LookError};
-use crate::state::Sidecar;
+use crate::state::{Sidecar, Snapshot};
 
 /// Every stage's public word.
 const STAGES: [&str; 6] = ["awaiting_approval", "ready", "dispatching", "reconciling", "settled", "rejected"];
@@ -43,7 +42,7 @@ pub(crate) async fn list(
     params: Params,
 ) -> Result<Response, ApiError> {
     let window = Window::read(params.get("limit"), params.get("offset"))?;
-    let filter = filter(&params, window)?;
+    let filter = filter(&sidecar.snapshot(), &params, window)?;
     let found =
         sidecar.store.list(filter).await.map_err(|error| ApiError::internal("list effects", &error))?;
     let effects = found.effects.iter().map(show::effect).collect();
@@ -73,7 +72,9 @@ pub(crate) async fn reconcile(
     let id = effect_id(&id)?;
     let looker = Looker::Caller(asker.name.as_str().to_owned());
     tracing::info!(effect.id = %id, caller.name = %asker.name, "a look is asked for");
-    reconciler::look_now(&sidecar, &id, looker).await.map_err(|error| not_looked(&error))?;
+    if let Err(error) = reconciler::look_now(&sidecar, &id, looker).await {
+        return Err(not_looked(&sidecar, &id, &error).await);
+    }
     Ok(one(show::detail(&find(&sidecar, &id).await?)))
 }
 
@@ -90,12 +91,12 @@ pub(crate) fn effect_id(text: &str) -> Result<EffectId, ApiError> {
     EffectId::parse(text).ok_or_else(|| ApiError::not_found("effect"))
 }
 
-fn filter(params: &Params, window: Window) -> Result<EffectFilter, ApiError> {
+fn filter(snapshot: &Snapshot, params: &Params, window: Window) -> Result<EffectFilter, ApiError> {
     let stage = |text: &str| STAGES.into_iter().find(|word| *word == text).map(str::to_owned);
     let outcome = |text: &str| OUTCOMES.into_iter().find(|outcome| outcome.word() == text);
     let grade = |text: &str| GRADES.into_iter().find(|grade| grade.word() == text);
     Ok(EffectFilter {
-        action: params.read("action", "an action's name", ActionName::parse)?,
+        action: params.read("action", "an action's name", |text| super::actions::named(snapshot, text))?,
         outcome: params.read("outcome", "an outcome", outcome)?,
         stage: params.read("stage", "a stage", stage)?,
         grade: params.read("grade", "a grade", grade)?,
@@ -107,14 +108,24 @@ fn filter(params: &Params, window: Window) -> Result<EffectFilter, ApiError> {
     })
 }
 
-fn not_looked(error: &LookError) -> ApiError {
+async fn not_looked(sidecar: &Arc<Sidecar>, id: &EffectId, error: &LookError) -> ApiError {
     match error {
         LookError::Missing => ApiError::not_found("effect"),
-        LookError::Settled => ApiError::new(
-            ErrorCode::Conflict,
-            "there is nothing to look for: the effect is settled, or was never sent",
-        )
-        .with_details(json!({ "reason": "settled" })),
+        LookError::Settled => match find(sidecar, id).await {
+            Ok(effect) => nothing_to_look_for(&effect.view.stage),
+            Err(error) => error,
+        },
         LookError::Store(error) => ApiError::internal("record the look", error),
     }
+}
+
+fn nothing_to_look_for(stage: &Stage) -> ApiError {
+    let (reason, why) = match stage {
+        Stage::AwaitingApproval { .. } | Stage::Ready => ("not_sent", "the effect has not been sent yet"),
+        Stage::Rejected(_) => ("not_sent", "the effect was never sent"),
+        Stage::Dispatching { .. } => ("in_flight", "the effect is on its way"),
+        Stage::Settled(_) | Stage::Reconciling { .. } => ("settled", "the effect is settled"),
+    };
+    ApiError::new(ErrorCode::Conflict, format!("there is nothing to look for: {why}"))
+        .with_details(json!({ "reason": reason }))
 }

@@ -43,7 +43,8 @@ pub(crate) async fn list(
     _asker: Asker,
     params: Params,
 ) -> Result<Response, ApiError> {
-    let action = params.read("action", "an action's name", ActionName::parse)?;
+    let action =
+        params.read("action", "an action's name", |text| super::actions::named(&sidecar.snapshot(), text))?;
     listed(&sidecar, action, &params).await
 }
 

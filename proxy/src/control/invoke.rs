@@ -22,6 +22,7 @@ use tokio::sync::oneshot;
 use super::answer::{ApiError, ErrorCode, one};
 use super::auth::Asker;
 use super::params::Id;
+use super::view::InvocationJson;
 use super::{actions, body, show};
 use crate::asking::{Asking, Fresh, KeyBeside, Listener};
 use crate::drill;
@@ -103,10 +104,11 @@ async fn plain(
         Ok(SaidPlain::Refused(refusal)) => refused(&asker.name, name, &refusal),
         Ok(SaidPlain::Record { view, repeat: true }) if view.status == PlainStatus::Running => {
             let message = format!("invocation {} is still on its way; nothing more was sent", view.id);
-            Err(ApiError::new(ErrorCode::InProgress, message))
+            let details = json!({ "reason": Code::InFlight.word(), "invocationId": view.id.as_str() });
+            Err(ApiError::new(ErrorCode::InProgress, message).with_details(details))
         }
         Ok(SaidPlain::Record { view, repeat }) => {
-            let mut response = one(show::plain(&view, true));
+            let mut response = one(InvocationJson { replayed: Some(repeat), ..show::plain(&view, true) });
             if repeat {
                 response.headers_mut().insert(REPLAY_HEADER, HeaderValue::from_static("current-state"));
             }
@@ -185,7 +187,7 @@ fn shaped(caller: &CallerName, action: &ActionName, said: &Said, ids: &Fresh) ->
         Said::Refused(refusal) => refused(caller, action, refusal),
         Said::Provider { view, .. } => Ok(invocation(view, false)),
         Said::Record { view, repeat } => match (&view.stage, repeat) {
-            (Stage::Ready | Stage::Dispatching { .. }, true) => Err(in_progress(view)),
+            (Stage::Dispatching { .. }, true) => Err(in_progress(view)),
             (
                 Stage::Ready
                 | Stage::Dispatching { .. }
@@ -201,7 +203,7 @@ fn shaped(caller: &CallerName, action: &ActionName, said: &Said, ids: &Fresh) ->
 }
 
 fn invocation(view: &EffectView, repeat: bool) -> Response {
-    let mut response = one(show::invocation(view, true));
+    let mut response = one(InvocationJson { replayed: Some(repeat), ..show::invocation(view, true) });
     if let Stage::AwaitingApproval { .. } = view.stage {
         *response.status_mut() = StatusCode::ACCEPTED;
     }
@@ -216,7 +218,7 @@ fn in_progress(view: &EffectView) -> ApiError {
         ErrorCode::InProgress,
         format!("effect {} is still on its way; nothing more was sent", view.id),
     )
-    .with_details(json!({ "effectId": view.id.as_str() }))
+    .with_details(json!({ "reason": Code::InFlight.word(), "effectId": view.id.as_str() }))
 }
 
 /// A refusal. What a rule decided about a request that is as it should be is an answer with a grade; what is wrong with

@@ -90,7 +90,7 @@ async fn keyed(
     let Some(call) = call(&request)? else { return Ok(next.run(request).await) };
     let (parts, body) = request.into_parts();
     let matched = parts.extensions.get::<MatchedPath>().map_or("", MatchedPath::as_str);
-    let body = body::whole_within(body, routes::body_bytes_max(matched)).await?;
+    let body = body::whole_within(body, routes::body_bytes_max(matched, &sidecar.snapshot().config)).await?;
     let asked: Digest32 = Sha256::digest(&body).into();
     let slot = once.slot(call, sidecar.clock.now());
     // Held while the first one runs: the second waits here.
@@ -109,9 +109,8 @@ async fn keyed(
     let response = next.run(Request::from_parts(parts, Body::from(body))).await;
     let (parts, body) = response.into_parts();
     let body = to_bytes(body, usize::MAX).await.map_err(|error| ApiError::internal("answer", &error))?;
-    // What a fault of ours or a wrong key has stopped may be tried again.
-    let ended = !parts.status.is_server_error() && parts.status != StatusCode::UNAUTHORIZED;
-    if ended && body.len() <= KEPT_BYTES_MAX {
+    // What was refused did nothing: corrected, or at another moment, the call may be made under the same key.
+    if parts.status.is_success() && body.len() <= KEPT_BYTES_MAX {
         *kept = Some(Kept { asked, status: parts.status, body: body.clone() });
     }
     Ok(Response::from_parts(parts, Body::from(body)))

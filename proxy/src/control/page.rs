@@ -26,8 +26,9 @@ impl Window {
             Some(text) => text
                 .parse()
                 .ok()
-                .filter(|limit| (1..=LIMIT_MAX).contains(limit))
-                .ok_or_else(|| ApiError::parameter("limit", "a whole number from 1 to 200"))?,
+                .filter(|limit: &u32| *limit > 0)
+                .ok_or_else(|| ApiError::parameter("limit", "a whole number, 1 or more"))?
+                .min(LIMIT_MAX),
         };
         let offset = match offset {
             None => 0,
@@ -96,7 +97,8 @@ mod tests {
     #[test]
     fn a_window_is_bounded() {
         assert_eq!(Window::read(None, None).unwrap(), Window { limit: 50, offset: 0 });
-        for (limit, offset) in [(Some("0"), None), (Some("201"), None), (Some("x"), None), (None, Some("-1"))]
+        assert_eq!(Window::read(Some("1000"), None).unwrap(), Window { limit: 200, offset: 0 });
+        for (limit, offset) in [(Some("0"), None), (Some("-1"), None), (Some("x"), None), (None, Some("-1"))]
         {
             assert!(Window::read(limit, offset).is_err(), "{limit:?} {offset:?}");
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::routing::{delete, get, patch, post, put};
+use oncegate_config::model::Config;
 use oncegate_policy::caller::Scope;
 
 use super::{
@@ -98,8 +99,6 @@ routes! {
     get "/actions/{ref}" Key => actions::get;
     post "/actions/{ref}/invoke" Scoped(ActionsInvoke) => invoke::invoke;
     get "/actions/{ref}/versions" Key => actions_write::versions;
-    post "/actions/{ref}/previews" Scoped(ActionsInvoke) => previews::make;
-    post "/actions/previews/{id}/refresh" Scoped(ActionsInvoke) => previews::refresh;
     get "/actions/previews/{id}" Key => previews::get;
     get "/actions/{ref}/invocations" Key => invocations::of_action;
     get "/actions/invocations" Key => invocations::list;
@@ -131,6 +130,8 @@ routes! {
     patch "/actions/{ref}" Scoped(ActionsGovern) => actions_write::change;
     delete "/actions/{ref}" Scoped(ActionsGovern) => actions_write::remove;
     post "/actions/import" Scoped(ActionsGovern) => import::import;
+    post "/actions/{ref}/previews" Scoped(ActionsInvoke) => previews::make;
+    post "/actions/previews/{id}/refresh" Scoped(ActionsInvoke) => previews::refresh;
     post "/actions/invocations/{id}/resolve" Scoped(ActionsResolve) => invocations::resolve;
     post "/actions/effects/{id}/reconcile" Scoped(ActionsInvoke) => effects::reconcile;
     post "/actions/effects/{id}/notes" Scoped(ActionsResolve) => resolving::note;
@@ -147,8 +148,13 @@ pub fn all() -> impl Iterator<Item = &'static Route> {
 }
 
 /// Most bytes of a request's body, by the path as the router matched it.
-pub(super) fn body_bytes_max(matched: &str) -> usize {
-    if matched == "/api/v2/actions/import" { import::BYTES_MAX } else { BODY_BYTES_MAX }
+pub(super) fn body_bytes_max(matched: &str, config: &Config) -> usize {
+    match matched {
+        "/api/v2/actions/import" => import::BYTES_MAX,
+        // It holds an input, as an invocation does.
+        "/api/v2/actions/{ref}/previews" => config.proxy.max_request_body.max(BODY_BYTES_MAX),
+        _ => BODY_BYTES_MAX,
+    }
 }
 
 /// What is asked of whoever calls this method of a path, as the router matched it.

@@ -4,6 +4,7 @@ use oncegate_policy::effect::{Outcome, Stage};
 use oncegate_policy::impact::{Dimension, Impact};
 use oncegate_policy::time::Timestamp;
 use oncegate_store::view::{AttemptView, EffectDetail, EffectView, EvidenceView, Exposure, Reservation};
+use serde_json::Value;
 
 use super::view::{
     AttemptJson, DependencyJson, EffectJson, EvidenceJson, ImpactJson, LimitJson, ReservationJson,
@@ -23,6 +24,7 @@ pub fn effect(view: &EffectView) -> EffectJson {
         id: view.id.to_string(),
         invocation_id: view.invocation.to_string(),
         action: view.action.to_string(),
+        action_name: view.action.to_string(),
         caller: view.caller.to_string(),
         listener: view.listener.clone(),
         status: stage.invocation_status().to_owned(),
@@ -136,8 +138,31 @@ fn evidence(evidence: &EvidenceView) -> EvidenceJson {
         kind: evidence.kind.clone(),
         source: evidence.author.clone(),
         text: evidence.text.clone(),
-        detail: evidence.detail.clone(),
+        detail: camel_case(&evidence.detail),
     }
+}
+
+/// Rows have snake case, and the API has none of it.
+fn camel_case(detail: &Value) -> Value {
+    match detail {
+        Value::Object(members) => {
+            let members = members.iter().map(|(name, value)| (camel_cased(name), camel_case(value)));
+            Value::Object(members.collect())
+        }
+        Value::Array(items) => items.iter().map(camel_case).collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => detail.clone(),
+    }
+}
+
+fn camel_cased(name: &str) -> String {
+    let mut parts = name.split('_');
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |mut name, part| {
+        let mut letters = part.chars();
+        name.extend(letters.next().map(|letter| letter.to_ascii_uppercase()));
+        name.push_str(letters.as_str());
+        name
+    })
 }
 
 fn reservation(reservation: &Reservation) -> ReservationJson {
@@ -209,8 +234,6 @@ mod tests {
     use oncegate_policy::impact::Bound;
     use oncegate_policy::limit::{Limit, Period, Usage};
 
-    use serde_json::Value;
-
     use super::*;
 
     const ULID: &str = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
@@ -277,6 +300,18 @@ mod tests {
         }
         assert_eq!(shown["impact"]["amount"], 12_000);
         assert!(shown.get("attempts").is_none());
+    }
+
+    #[test]
+    fn what_stands_in_evidence_is_in_camel_case() {
+        let row = serde_json::json!({
+            "actual_impact": [{ "dimension": "resource_mutations" }], "status": 200, "external_reference": "T_1",
+        });
+        let shown = serde_json::json!({
+            "actualImpact": [{ "dimension": "resource_mutations" }], "status": 200, "externalReference": "T_1",
+        });
+        assert_eq!(camel_case(&row), shown);
+        assert_eq!(["a_b_c", "a", "", "_x"].map(camel_cased), ["aBC", "a", "", "X"]);
     }
 
     #[test]

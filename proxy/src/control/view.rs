@@ -15,6 +15,9 @@ pub struct EffectJson {
     pub invocation_id: String,
     /// The action's name.
     pub action: String,
+    /// The same, under the name that invocations have for it.
+    #[serde(default)]
+    pub action_name: String,
     /// The caller's name.
     pub caller: String,
     /// `proxy` or `api`.
@@ -259,6 +262,9 @@ pub struct InvocationJson {
     pub retried_by: Option<String>,
     /// When it was asked for.
     pub created_at: Option<String>,
+    /// Of the answer to an invoke: whether it was there before, so that nothing was sent for this call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replayed: Option<bool>,
 }
 
 /// A decision against an invocation.
@@ -302,6 +308,9 @@ pub struct ApprovalJson {
     pub decided_at: Option<String>,
     /// What the one who decided said.
     pub decision_note: Option<String>,
+    /// `human`; `system` where its time was over; `null` while it is pending.
+    #[serde(default)]
+    pub decision_origin: Option<String>,
 }
 
 /// A decision, and what became of what waited for it.

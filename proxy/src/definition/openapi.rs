@@ -210,11 +210,12 @@ impl Auth {
     fn header(&self) -> Result<(String, String), Problem> {
         let bearer = self.header_name.eq_ignore_ascii_case("authorization");
         let default = if bearer { format!("Bearer {SECRET}") } else { SECRET.to_owned() };
-        let template = self.value_template.clone().unwrap_or(default);
+        let named = format!("{{{{secret:{}}}}}", self.secret_name);
+        // By its own name it is the same.
+        let template = self.value_template.as_ref().map_or(default, |sent| sent.replace(&named, SECRET));
         if !template.contains(SECRET) {
             return Err(Problem::new("auth.valueTemplate", format!("`valueTemplate` must hold `{SECRET}`")));
         }
-        let named = format!("{{{{secret:{}}}}}", self.secret_name);
         Ok((self.header_name.clone(), template.replace(SECRET, &named)))
     }
 }

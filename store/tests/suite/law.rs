@@ -176,7 +176,7 @@ async fn an_agent_asks_on_its_own_account() {
         memory.store.deny(&asked.id, &caller("ops"), Some("no".into()), NOON).await.unwrap(),
         Decided::Done(_)
     ));
-    let (page, total) = memory.store.approvals(Some("denied".into()), 10, 0).await.unwrap();
+    let (page, total) = memory.store.approvals(Some(vec!["denied"]), 10, 0).await.unwrap();
     assert_eq!((page.len(), total, page[0].note.as_deref()), (1, 1, Some("no")));
     assert_eq!(memory.store.approval(&asked.id).await.unwrap().unwrap(), page[0]);
 }

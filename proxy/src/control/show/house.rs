@@ -25,6 +25,12 @@ pub fn approval(view: &ApprovalView) -> ApprovalJson {
         decided_by: view.decided_by.as_ref().map(ToString::to_string),
         decided_at: view.decided_at.map(moment),
         decision_note: view.note.clone(),
+        decision_origin: match (&view.decided_by, view.decided_at) {
+            (Some(_), _) => Some("human".to_owned()),
+            // By its time.
+            (None, Some(_)) => Some("system".to_owned()),
+            (None, None) => None,
+        },
     }
 }
 

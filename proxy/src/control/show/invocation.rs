@@ -39,6 +39,7 @@ pub fn invocation(view: &EffectView, with_body: bool) -> InvocationJson {
         retry_of: view.retry_of.as_ref().map(ToString::to_string),
         retried_by: view.retried_by.as_ref().map(ToString::to_string),
         created_at: Some(moment(view.created_at)),
+        replayed: None,
     }
 }
 
@@ -117,6 +118,7 @@ pub fn plain(view: &PlainView, with_body: bool) -> InvocationJson {
         retry_of: view.retry_of.as_ref().map(ToString::to_string),
         retried_by: view.retried_by.as_ref().map(ToString::to_string),
         created_at: Some(moment(view.created_at)),
+        replayed: None,
     }
 }
 
@@ -154,6 +156,7 @@ fn without_record(caller: &CallerName, action: &ActionName, error: &str) -> Invo
         retry_of: None,
         retried_by: None,
         created_at: None,
+        replayed: None,
     }
 }
 

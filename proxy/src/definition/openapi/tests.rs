@@ -152,10 +152,11 @@ fn a_secret_is_placed_in_a_header() {
     assert!(!made.warnings.iter().any(|warning| warning.contains("credentials")));
     let made = with(json!({ "headerName": "Authorization", "secretName": "DESK" }));
     assert_eq!(made.members["headers"], json!({ "Authorization": "Bearer {{secret:DESK}}" }));
-    let template = "Token {{secret}}";
-    let made =
-        with(json!({ "headerName": "Authorization", "secretName": "DESK", "valueTemplate": template }));
-    assert_eq!(made.members["headers"], json!({ "Authorization": "Token {{secret:DESK}}" }));
+    for template in ["Token {{secret}}", "Token {{secret:DESK}}"] {
+        let made =
+            with(json!({ "headerName": "Authorization", "secretName": "DESK", "valueTemplate": template }));
+        assert_eq!(made.members["headers"], json!({ "Authorization": "Token {{secret:DESK}}" }));
+    }
 }
 
 #[test]
@@ -167,6 +168,10 @@ fn what_is_sent_with_a_document_is_judged() {
         (json!({ "baseUrl": "https://tickets.example/?a=b" }), "baseUrl"),
         (json!({ "governed": false, "requiresApproval": true }), "governed"),
         (json!({ "auth": auth }), "auth.valueTemplate"),
+        (
+            json!({ "auth": { "headerName": "X", "secretName": "S", "valueTemplate": "{{secret:T}}" } }),
+            "auth.valueTemplate",
+        ),
         (json!({ "spec": "swagger: '2.0'" }), "spec"),
         (json!({ "spec": { "openapi": "3.1.0" } }), "spec"),
     ] {
