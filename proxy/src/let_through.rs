@@ -22,7 +22,7 @@ use oncegate_policy::url_template::Scheme;
 use oncegate_store::ready::{PreparedRequest, ReadyClaim};
 use oncegate_store::replay::{self, ReplayRefusal, Replaying};
 use oncegate_store::view::{EffectView, StoredRequest};
-use oncegate_store::{Seen, StoreError, Unrecorded};
+use oncegate_store::{ReplayClaim, Seen, StoreError, Unrecorded};
 use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -169,23 +169,31 @@ pub async fn replay(sidecar: &Arc<Sidecar>, id: &EffectId, by: &CallerName) -> R
             Exchange::NotSent(_) | Exchange::Lost(_) => false,
         });
         let verdict = of_the_first_try(classify::verdict(&exchange, &rules), kept);
-        let seen = Arc::new(Seen::of(verdict, &exchange));
-        let record = |claim, seen| sidecar.store.record_replay(claim, seen, sidecar.clock.now());
-        let recorded = record(claim, Arc::clone(&seen)).await;
         tracing::info!(effect.id = %id, outcome = verdict.word(), "replayed");
-        // Whoever asked may have gone. A failure is told at once; what was seen is kept until it is recorded.
-        match recorded.map_err(|failed| *failed) {
-            Ok(view) => drop(tell.send(Ok(view))),
-            Err(Unrecorded { claim, error }) => {
-                drop(tell.send(Err(error)));
-                unrecorded::keep(&sidecar, claim, &seen, record).await;
-            }
-        }
+        record_replay(&sidecar, claim, Seen::of(verdict, &exchange), tell).await;
         sidecar.on_the_wire.fetch_sub(1, Ordering::SeqCst);
     });
     match told.await {
         Ok(recorded) => recorded.map(|view| Replayed::Done(Box::new(view))),
         Err(_) => Err(StoreError::Closed),
+    }
+}
+
+/// The end of a replay. Whoever asked may have gone. A failure is told at once; what was seen is kept until it is recorded.
+async fn record_replay(
+    sidecar: &Sidecar,
+    claim: ReplayClaim,
+    seen: Seen,
+    tell: oneshot::Sender<Result<EffectView, StoreError>>,
+) {
+    let seen = Arc::new(seen);
+    let record = |claim, seen| sidecar.store.record_replay(claim, seen, sidecar.clock.now());
+    match record(claim, Arc::clone(&seen)).await.map_err(|failed| *failed) {
+        Ok(view) => drop(tell.send(Ok(view))),
+        Err(Unrecorded { claim, error }) => {
+            drop(tell.send(Err(error)));
+            unrecorded::keep(sidecar, claim, &seen, record).await;
+        }
     }
 }
 

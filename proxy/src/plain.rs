@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 use oncegate_policy::classify;
 use oncegate_policy::plain::PlainStatus;
 use oncegate_policy::refusal::Refusal;
-use oncegate_store::Seen;
 use oncegate_store::plain::{Begun, NewPlain, PlainView};
+use oncegate_store::{PlainClaim, Seen};
 use tokio::sync::{OwnedRwLockReadGuard, oneshot};
 
 use crate::asking::Asking;
@@ -95,17 +95,28 @@ pub async fn invoke(
         }
     };
     let verdict = classify::verdict(&exchange, adapter.response_rules());
-    let seen = Arc::new(Seen::of(verdict, &exchange));
+    record(&sidecar, claim, Seen::of(verdict, &exchange), view, give).await;
+    sidecar.on_the_wire.fetch_sub(1, Ordering::SeqCst);
+}
+
+/// The end of it. What cannot be recorded is told as unknown at once, and kept until it can be.
+async fn record(
+    sidecar: &Sidecar,
+    claim: PlainClaim,
+    seen: Seen,
+    view: PlainView,
+    mut give: Option<oneshot::Sender<SaidPlain>>,
+) {
+    let seen = Arc::new(seen);
     let end = |claim, seen| sidecar.store.end_plain(claim, seen, sidecar.clock.now());
     let ended = match end(claim, Arc::clone(&seen)).await {
         Ok(ended) => Some(ended),
         Err(failed) => {
             tracing::error!(invocation.id = %view.id, error = upstream::chain(&failed.error), "an outcome could not be recorded");
             tell(&mut give, PlainView { status: PlainStatus::Unknown, ..view });
-            unrecorded::keep(&sidecar, failed.claim, &seen, end).await
+            unrecorded::keep(sidecar, failed.claim, &seen, end).await
         }
     };
-    sidecar.on_the_wire.fetch_sub(1, Ordering::SeqCst);
     // Without it the row still says `running`, and its claim is gone: the sweep makes it unknown.
     if let Some(ended) = ended {
         tracing::info!(invocation.id = %ended.id, action.name = %ended.action, caller = %ended.caller, outcome = ended.status.word(), "invoked");

@@ -149,10 +149,10 @@ impl Api {
             Ok(Answer::Refused { error, .. }) if error["code"] == "idempotency_request_in_progress" => {
                 Err(refused(Exit::Unknown, error))
             }
-            Ok(Answer::Refused { status, error }) => match exit_of(status, Purpose::Effect) {
-                Exit::Unknown => Err(lost(&told(&error))),
-                exit => Err(refused(exit, error)),
-            },
+            Ok(Answer::Refused { status, error }) => {
+                let exit = exit_of(status, Purpose::Effect);
+                Err(if exit == Exit::Unknown { lost(&told(&error)) } else { refused(exit, error) })
+            }
             Err(Unheard::Before(stop)) => Err(stop),
             Err(Unheard::After(why)) => Err(lost(&why)),
         }
