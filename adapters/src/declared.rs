@@ -19,6 +19,10 @@ use crate::look::{Look, LookStep, Memory};
 use crate::own_marks;
 use crate::plan::{Marks, Plan, Planned, Prepared, Request};
 
+/// What an agent may ask of an answer, and a server refuses with a 4xx when the write is done: flask-restx reads the mask of
+/// `X-Fields` behind the method (`marshal_with`), and a range has no meaning but for GET (RFC 9110 section 14.2).
+const SHAPING: [&str; 3] = ["x-fields", "range", "if-range"];
+
 /// Where a provider reads its idempotency key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyPlace {
@@ -89,8 +93,14 @@ impl Declared {
             fingerprint_scope: self.scope(request)?,
             provider_key: self.idempotency.is_some(),
             replay_window_ms: self.idempotency.as_ref().map(|(_, window_ms)| *window_ms),
-            drop_headers: self.key_header().map(str::to_owned).into_iter().collect(),
+            drop_headers: self.drop_headers(),
         })
+    }
+
+    /// The agent's own key, where ours stands in its place, and what shapes the answer alone.
+    fn drop_headers(&self) -> Vec<String> {
+        let shaping = SHAPING.into_iter().filter(|name| !self.scope_headers.iter().any(|own| own == name));
+        self.key_header().into_iter().chain(shaping).map(str::to_owned).collect()
     }
 
     /// The scope headers as they leave: what is declared replaces what the agent sent.

@@ -25,7 +25,7 @@ use crate::built::Built;
 use crate::look::{Look, LookStep, Memory};
 use crate::own_marks;
 use crate::plan::{Marks, Plan, Planned, Prepared, Request};
-use message::Message;
+use message::{Message, plain_names};
 
 /// The tag that carries the effect's id: letters, digits, underscores and dashes may stand in one
 /// (<https://resend.com/docs/dashboard/emails/tags>).
@@ -76,6 +76,7 @@ impl ResendEmail {
         }
         own_marks::no_agent(request, None)?;
         own_tags(request.input)?;
+        plain_names(request.input)?;
         let message = Message::of(request.input)?;
         Ok(Plan {
             subject: Some(message.fence(self.fence)),

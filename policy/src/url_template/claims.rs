@@ -1,5 +1,9 @@
 //! Which paths are an action's own, whatever else a request says.
 
+use std::borrow::Cow;
+
+use percent_encoding::percent_decode_str;
+
 use super::{QueryValue, Scheme, Segment, UrlTemplate};
 use crate::path::CanonicalPath;
 
@@ -35,7 +39,8 @@ impl UrlTemplate {
         let last = own.len().saturating_sub(1);
         let alike = |(at, (own, theirs)): (usize, (&Segment, &String))| match own {
             Segment::Literal { decoded, .. } => {
-                let (own, theirs) = (trimmed(decoded), trimmed(theirs));
+                let twice = decoded_again(theirs);
+                let (own, theirs) = (trimmed(decoded), trimmed(&twice));
                 let bare = if at == last { without_format(theirs) } else { theirs };
                 own.eq_ignore_ascii_case(theirs) || own.eq_ignore_ascii_case(bare)
             }
@@ -100,6 +105,16 @@ impl UrlTemplate {
             && self.has_room_for(path)
             && ends
             && self.segments.iter().zip(path.segments()).all(same)
+    }
+}
+
+/// A decoded segment as a server reads it that decodes once more, where a `?` or `#` ends the path.
+fn decoded_again(segment: &str) -> Cow<'_, str> {
+    let end = |text: &str| text.find(['?', '#']).unwrap_or(text.len());
+    let again = percent_decode_str(segment).decode_utf8_lossy();
+    match end(&again) {
+        whole if whole == again.len() => again,
+        cut => Cow::Owned(again.get(..cut).unwrap_or_default().to_owned()),
     }
 }
 

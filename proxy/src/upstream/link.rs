@@ -90,7 +90,7 @@ impl Link {
 
     /// Sends one request and waits for the head of its answer; the body is read with [`Self::poll_frame`].
     ///
-    /// It may be the last that the connection carries ([`last`]).
+    /// It may be the last that the connection carries (`last.rs`).
     ///
     /// # Errors
     /// The connection broke. The request is handed back if nothing of it was written.
