@@ -96,7 +96,8 @@ fn common() -> Result<ServerConfig, rustls::Error> {
         .with_protocol_versions(&[&TLS13, &TLS12])?
         .with_no_client_auth()
         .with_cert_resolver(Arc::new(ResolvesServerCertUsingSni::new()));
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    // Who offers the older one alone (`curl -0`) is served in it.
+    config.alpn_protocols = vec![b"http/1.1".to_vec(), b"http/1.0".to_vec()];
     // Agents are on this machine or near it, and most of their libraries ask for AES-256 first out of habit.
     config.ignore_client_order = true;
     // Early data can be played again by anyone on the path: a write must never arrive that way.

@@ -7,6 +7,7 @@ use oncegate_config::model::Credential;
 use oncegate_policy::admission;
 use oncegate_policy::caller::{CallerName, Scope};
 use oncegate_policy::refusal::{Code, Refusal};
+use oncegate_policy::url_template::Scheme;
 
 use crate::arriving::Arriving;
 use crate::asking::{Asking, Listener};
@@ -68,7 +69,9 @@ async fn read(
     may_invoke(snapshot, &via.caller)?;
     let websocket = websocket::is_asked(&request).then(|| hyper::upgrade::on(&mut request));
     let (parts, arriving) = request.into_parts();
-    let host = snapshot.host(&via.authority).ok_or_else(|| undeclared_host(&via.authority.host))?;
+    // It may be declared in another way since the tunnel was opened.
+    let host = snapshot.host(&via.authority).filter(|host| host.plain == (via.scheme == Scheme::Http));
+    let host = host.ok_or_else(|| undeclared_host(&via.authority.host))?;
     let mut head = receive::head(parts, Arc::clone(via))?;
     inject::take_off(host, &mut head)?;
     if websocket.is_some() {

@@ -34,6 +34,7 @@ pub mod unrecorded;
 pub mod upstream;
 
 pub mod awaited;
+mod begun;
 pub mod canned;
 pub mod connection;
 pub mod descriptors;

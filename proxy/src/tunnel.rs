@@ -15,6 +15,7 @@ use oncegate_config::model::Undeclared;
 use oncegate_policy::authority::Authority;
 use oncegate_policy::exchange::NotSent;
 use oncegate_policy::refusal::{Code, Refusal};
+use oncegate_policy::url_template::Scheme;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
@@ -24,6 +25,7 @@ use tokio_rustls::server::{StartHandshake, TlsStream};
 use crate::arriving::Arriving;
 use crate::asking::Listener;
 use crate::awaited::Awaited;
+use crate::begun::Begun;
 use crate::canned::{Canned, Turns};
 use crate::connection::builder;
 use crate::front::Standing;
@@ -41,14 +43,20 @@ use crate::{front, git, logged, respond};
 
 /// For the agent's side of the TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(15);
+/// The type of a TLS record with a handshake message (RFC 8446 section 5.1); no method of HTTP begins with it.
+const TLS_HANDSHAKE: u8 = 22;
+/// Ports at which the client speaks first, in TLS or HTTP: a refusal waits for it, and is heard inside.
+const SPEAK_FIRST: [u16; 2] = [443, 80];
 /// For a blind tunnel's connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What a tunnel is for.
 #[derive(Clone)]
 pub(crate) enum Inside {
-    /// A declared host: requests are read.
+    /// A host that is declared for TLS: requests are read.
     Governed,
+    /// One that is declared plain: they are read without TLS.
+    Plain,
     /// One of the names that are answered here.
     Probe,
     /// Every request inside gets this refusal: clients hide the body of a refused `CONNECT`.
@@ -59,7 +67,7 @@ impl Inside {
     /// The word in the metrics.
     pub(crate) fn word(&self) -> &'static str {
         match self {
-            Self::Governed => "governed",
+            Self::Governed | Self::Plain => "governed",
             Self::Probe => "probe",
             Self::Refused(_) => "refused",
         }
@@ -81,11 +89,11 @@ pub(crate) fn way(sidecar: &Sidecar, authority: &Authority) -> Way {
         sidecar.probes.note(&authority.host, Stage::Connected);
         return Way::Inside(Inside::Probe);
     }
-    let declared = snapshot.host(authority).is_some_and(|host| !host.plain);
-    match (declared, snapshot.config.proxy.undeclared_hosts) {
-        (true, _) => Way::Inside(Inside::Governed),
-        (false, Undeclared::Tunnel) => Way::Blind,
-        (false, Undeclared::Deny) => Way::Inside(Inside::Refused(front::undeclared_host(&authority.host))),
+    match (snapshot.host(authority), snapshot.config.proxy.undeclared_hosts) {
+        (Some(host), _) if host.plain => Way::Inside(Inside::Plain),
+        (Some(_), _) => Way::Inside(Inside::Governed),
+        (None, Undeclared::Tunnel) => Way::Blind,
+        (None, Undeclared::Deny) => Way::Inside(Inside::Refused(front::undeclared_host(&authority.host))),
     }
 }
 
@@ -117,7 +125,7 @@ pub async fn open(
             }
         },
     };
-    if let (Inside::Refused(refusal), true) = (&inside, via.authority.port != 443) {
+    if let (Inside::Refused(refusal), false) = (&inside, SPEAK_FIRST.contains(&via.authority.port)) {
         logged::refused(&sidecar, &via.caller, None, Listener::Proxy, refusal);
         return respond::refused(refusal, None);
     }
@@ -132,25 +140,43 @@ pub async fn open(
     Response::new(whole(Bytes::new()))
 }
 
-/// Ends the agent's TLS with a leaf of ours and serves what is inside.
+/// Serves what is inside, by what the agent begins with: TLS, which is ended with a leaf of ours, or HTTP in clear. That a
+/// host is reached over TLS alone is said by its declaration; of one that is refused nobody knows it before.
 async fn intercept(
     sidecar: Arc<Sidecar>,
     upgrade: OnUpgrade,
-    (via, proof): (Via, Proof),
+    (mut via, proof): (Via, Proof),
     inside: Inside,
     mut seat: Seat,
 ) -> Result<(), String> {
+    let begun = async {
+        let upgraded = upgrade.await.map_err(|error| crate::upstream::chain(&error))?;
+        let begun = tokio::time::timeout(HANDSHAKE_TIMEOUT, Begun::by(TokioIo::new(upgraded))).await;
+        begun.map_err(|_| "no first byte in time".to_owned())?.map_err(|error| error.to_string())
+    };
+    let begun = tokio::select! {
+        begun = begun => begun?,
+        () = stopped(&mut seat.stop) => return Ok(()),
+    };
+    let inside = match inside {
+        Inside::Plain | Inside::Refused(_) if !begun.is(TLS_HANDSHAKE) => {
+            via.scheme = Scheme::Http;
+            return serve(sidecar, begun, (via, proof), inside, seat).await;
+        }
+        Inside::Plain => Inside::Refused(front::undeclared_host(&via.authority.host)),
+        Inside::Governed | Inside::Probe | Inside::Refused(_) => inside,
+    };
     let (tls, inside) = tokio::select! {
-        accepted = accept(&sidecar, upgrade, &via, inside) => accepted?,
+        accepted = accept(&sidecar, begun, &via, inside) => accepted?,
         () = stopped(&mut seat.stop) => return Ok(()),
     };
     serve(sidecar, tls, (via, proof), inside, seat).await
 }
 
-/// Serves what is inside a TLS of ours.
+/// Serves what is inside a tunnel, behind a TLS of ours if there is one.
 pub(crate) async fn serve(
     sidecar: Arc<Sidecar>,
-    tls: TlsStream<impl Stream + 'static>,
+    stream: impl Stream + 'static,
     (via, proof): (Via, Proof),
     inside: Inside,
     mut seat: Seat,
@@ -158,7 +184,7 @@ pub(crate) async fn serve(
     let standing = Arc::new(Standing { proof, seat: seat.clone() });
     let (via, inside) = (Arc::new(via), Arc::new(inside));
     let turns = Turns::default();
-    let stream = TokioIo::new(Canned::new(Box::new(Awaited::new(tls)), turns.clone()));
+    let stream = TokioIo::new(Canned::new(Box::new(Awaited::new(stream)), turns.clone()));
     let service = service_fn(move |request: Request<Incoming>| {
         let request = Arriving::of(request);
         let turn = turns.begin(&request);
@@ -166,7 +192,7 @@ pub(crate) async fn serve(
         let standing = Arc::clone(&standing);
         async move {
             let response = match &*inside {
-                Inside::Governed => still_known(&sidecar, request, via, standing).await,
+                Inside::Governed | Inside::Plain => still_known(&sidecar, request, via, standing).await,
                 Inside::Probe => {
                     sidecar.probes.note(&via.authority.host, Stage::Asked);
                     probe::answer()
@@ -196,12 +222,11 @@ pub(crate) async fn serve(
 /// The agent's side of the TLS, and what is to be said inside it.
 async fn accept(
     sidecar: &Sidecar,
-    upgrade: OnUpgrade,
+    begun: Begun<TokioIo<Upgraded>>,
     via: &Via,
     inside: Inside,
-) -> Result<(TlsStream<TokioIo<Upgraded>>, Inside), String> {
-    let upgraded = upgrade.await.map_err(|error| crate::upstream::chain(&error))?;
-    let start = hello(TokioIo::new(upgraded)).await?;
+) -> Result<(TlsStream<Begun<TokioIo<Upgraded>>>, Inside), String> {
+    let start = hello(begun).await?;
     let sni = start.client_hello().server_name().map(str::to_owned);
     // SNI absent: an IP literal, or a very old client. Then the CONNECT target speaks alone.
     let name = sni.as_deref().map_or_else(|| via.authority.host.clone(), canonical);

@@ -77,6 +77,7 @@ mod passthrough_packed;
 mod passthrough_stream;
 mod passthrough_trailers;
 mod passthrough_websocket;
+mod plain_tunnel;
 mod planted_secret;
 mod promises;
 mod promises_kept;

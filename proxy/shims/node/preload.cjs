@@ -1,8 +1,8 @@
 'use strict';
-// Makes Node clients that ignore HTTPS_PROXY use it: everything on https.Agent (stripe-node and most others), and
-// the built-in fetch of a Node that has no proxy support of its own. Loaded by NODE_OPTIONS=--require=… from
-// `oncegate run` and `oncegate env`; does nothing when HTTPS_PROXY is not set. Trust comes from
-// NODE_EXTRA_CA_CERTS.
+// Makes Node clients that ignore HTTPS_PROXY use it: everything on https.Agent (stripe-node and most others) and
+// http.Agent, and the built-in fetch of a Node that has no proxy support of its own. Loaded by
+// NODE_OPTIONS=--require=… from `oncegate run` and `oncegate env`; does nothing when HTTPS_PROXY is not set. Trust
+// comes from NODE_EXTRA_CA_CERTS. Plain hosts go through a tunnel too.
 //
 // Not covered: an Agent of the npm package undici, a class that overrides createConnection, raw tls.connect.
 
@@ -79,13 +79,30 @@ function tunnel(proxy, host, port, callback) {
   request.end();
 }
 
+/** Where an agent is to connect through the proxy; null where it connects as it would. */
+function hostThrough(proxy, options, callback) {
+  const host = options && typeof options === 'object' ? options.host || options.hostname : null;
+  if (!host || typeof callback !== 'function' || options.socketPath || options.socket || goesDirect(host)) return null;
+  // Whoever connects to the proxy itself, as the tunnel does, is there already.
+  return host === proxy.host && Number(options.port) === proxy.port ? null : host;
+}
+
+function patchPlainAgent(proxy, ownSupport) {
+  const direct = http.Agent.prototype.createConnection;
+  http.Agent.prototype.createConnection = function createConnection(options, callback) {
+    // Where Node knows the variables itself, its own agent names the whole URL to the proxy.
+    const host = ownSupport && this === http.globalAgent ? null : hostThrough(proxy, options, callback);
+    if (!host) return direct.apply(this, arguments);
+    tunnel(proxy, host, options.port || 80, callback);
+    return undefined;
+  };
+}
+
 function patchAgent(proxy) {
   const direct = https.Agent.prototype.createConnection;
   https.Agent.prototype.createConnection = function createConnection(options, callback) {
-    const host = options && typeof options === 'object' ? options.host || options.hostname : null;
-    if (!host || typeof callback !== 'function' || options.socketPath || options.socket || goesDirect(host)) {
-      return direct.apply(this, arguments);
-    }
+    const host = hostThrough(proxy, options, callback);
+    if (!host) return direct.apply(this, arguments);
     tunnel(proxy, host, options.port || 443, (error, socket) => {
       if (error) return callback(error);
       const servername = options.servername || (net.isIP(host) ? '' : host);
@@ -123,21 +140,26 @@ function patchFetch(proxy) {
       };
       const secure = (socket) => {
         const servername = options.servername || (net.isIP(host) ? '' : host);
-        const target = socket ? { socket } : { host, port };
+        // The certificate is checked against the host where no name is asked for, as of an address.
+        const target = socket ? { socket, host } : { host, port };
         once(tls.connect({ ...target, servername, ALPNProtocols: ['http/1.1'] }), 'secureConnect');
       };
-      if (plain) return once(net.connect({ host, port }), 'connect');
-      if (goesDirect(host)) return secure(null);
-      tunnel(proxy, host, port, (error, socket) => (error ? callback(error) : secure(socket)));
+      if (goesDirect(host)) return plain ? once(net.connect({ host, port }), 'connect') : secure(null);
+      tunnel(proxy, host, port, (error, socket) => {
+        if (error) return callback(error);
+        return plain ? callback(null, socket) : secure(socket);
+      });
     },
   });
 }
 
 const proxy = proxyFromEnvironment();
 if (proxy) {
-  patchAgent(proxy);
   const [major] = process.versions.node.split('.').map(Number);
-  if (!(major >= 24 && process.env.NODE_USE_ENV_PROXY === '1')) {
+  const ownSupport = major >= 24 && process.env.NODE_USE_ENV_PROXY === '1';
+  patchAgent(proxy);
+  patchPlainAgent(proxy, ownSupport);
+  if (!ownSupport) {
     try {
       patchFetch(proxy);
     } catch (error) {

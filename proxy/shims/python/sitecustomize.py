@@ -3,7 +3,8 @@
 
 - stripe brings its own roots and reads no variable: `stripe.ca_bundle_path` is set when it is imported.
 - aiohttp asks the environment only if told to: `trust_env` becomes the default.
-- urllib3 asks it never: a `PoolManager` takes its connections for https from a `ProxyManager`.
+- urllib3 asks it never: a `PoolManager` takes its connections for https from a `ProxyManager`, and gives it its requests
+  for http.
 
 A `sitecustomize` that was there before still runs.
 """
@@ -51,20 +52,38 @@ def _patch_urllib3(module):
         credentials = "%s:%s" % (unquote(address.username), unquote(address.password or ""))
         headers = module.make_headers(proxy_basic_auth=credentials)
     direct = module.PoolManager.connection_from_host
+    asked = module.PoolManager.urlopen
+
+    def through(self, host):
+        # Whoever has chosen a proxy keeps it; that of a SOCKS manager stands only here.
+        own = self.proxy is not None or "_socks_options" in self.connection_pool_kw
+        if own or not host or proxy_bypass_environment(host):
+            return None
+        manager = self.__dict__.get("_oncegate_proxy_manager")
+        if manager is None:
+            manager = module.ProxyManager(_proxy(), proxy_headers=headers, **self.connection_pool_kw)
+            self._oncegate_proxy_manager = manager
+        return manager
 
     @functools.wraps(direct)
     def connection_from_host(self, host, port=None, scheme="http", pool_kwargs=None):
-        # Whoever has chosen a proxy keeps it; that of a SOCKS manager stands only here.
-        own = self.proxy is not None or "_socks_options" in self.connection_pool_kw
-        if own or scheme != "https" or not host or proxy_bypass_environment(host):
+        manager = through(self, host) if scheme == "https" else None
+        if manager is None:
             return direct(self, host, port, scheme, pool_kwargs)
-        through = self.__dict__.get("_oncegate_proxy_manager")
-        if through is None:
-            through = module.ProxyManager(_proxy(), proxy_headers=headers, **self.connection_pool_kw)
-            self._oncegate_proxy_manager = through
-        return through.connection_from_host(host, port, scheme, pool_kwargs)
+        return manager.connection_from_host(host, port, scheme, pool_kwargs)
+
+    @functools.wraps(asked)
+    def urlopen(self, method, url, redirect=True, **kw):
+        # A connection to a proxy is not enough for http: the request has to name the whole URL, which its manager sees to.
+        parts = urlsplit(url)
+        manager = through(self, parts.hostname) if parts.scheme == "http" else None
+        if manager is None:
+            return asked(self, method, url, redirect, **kw)
+        kw.setdefault("headers", self.headers)
+        return manager.urlopen(method, url, redirect, **kw)
 
     module.PoolManager.connection_from_host = connection_from_host
+    module.PoolManager.urlopen = urlopen
 
 
 _PATCHES = {"stripe": _patch_stripe, "aiohttp": _patch_aiohttp, "urllib3": _patch_urllib3}

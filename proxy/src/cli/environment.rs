@@ -22,7 +22,16 @@ pub(crate) enum Change {
 /// Variables that would lead clients around the proxy.
 pub(crate) const REMOVED: [&str; 2] = ["ALL_PROXY", "all_proxy"];
 /// Variables that lead to it.
-pub(crate) const PROXIES: [&str; 4] = ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"];
+pub(crate) const PROXIES: [&str; 8] = [
+    "HTTPS_PROXY",
+    "https_proxy",
+    "HTTP_PROXY",
+    "http_proxy",
+    "WSS_PROXY",
+    "wss_proxy",
+    "WS_PROXY",
+    "ws_proxy",
+];
 
 /// What agents must trust, and where they connect unless their connections are redirected.
 pub(crate) struct Place<'a> {
