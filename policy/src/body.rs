@@ -1,5 +1,7 @@
 //! From a request's bytes to an action's input.
 
+use std::ops::Range;
+
 use serde_json::{Map, Value, json};
 
 use crate::fingerprint::digest_hex;
@@ -23,8 +25,8 @@ pub enum BodyKind {
 /// Reads a request body by its `Content-Type` (RFC 9110 section 8.3) into the members of an input.
 ///
 /// JSON (`application/json`, `+json`) that is no object becomes the member `body`. What is neither JSON nor a
-/// form becomes the member `body_sha256`; of a multipart body the boundary does not enter, so that the same parts are
-/// the same request whoever made them up. Without a type, a body is JSON only if it
+/// form becomes the member `body_sha256`; of a multipart body the boundary does not enter, nor do those of its parts, so that
+/// the same parts are the same request whoever made them up. Without a type, a body is JSON only if it
 /// strictly is a JSON object. Reads at most what it is given: the caller bounds the body.
 pub fn read(content_type: Option<&str>, bytes: &[u8]) -> Result<(BodyKind, Value), BodyFault> {
     if bytes.is_empty() {
@@ -79,7 +81,7 @@ fn read_as(content_type: &str, bytes: &[u8]) -> Result<(BodyKind, Value), BodyFa
         return Ok((BodyKind::Form, form::parse(bytes)?));
     }
     match boundary(&essence, parameters) {
-        Some(boundary) => Ok((BodyKind::Opaque, opaque(&without(bytes, boundary.as_bytes())))),
+        Some(boundary) => Ok((BodyKind::Opaque, opaque(&without_any(bytes, boundary.as_bytes())))),
         None => Ok((BodyKind::Opaque, opaque(bytes))),
     }
 }
@@ -92,6 +94,45 @@ fn boundary<'a>(essence: &str, parameters: &'a str) -> Option<&'a str> {
     };
     let boundary = parameters.split(';').find_map(named)?;
     (essence.starts_with("multipart/") && !boundary.is_empty()).then_some(boundary)
+}
+
+/// Boundaries of parts that are multipart themselves, at most: mail has a handful.
+const INNER_BOUNDARIES_MAX: usize = 8;
+
+/// The bytes without the boundary, and without those of parts that are multipart themselves.
+fn without_any(bytes: &[u8], boundary: &[u8]) -> Vec<u8> {
+    let mut left = without(bytes, boundary);
+    for _ in 0..INNER_BOUNDARIES_MAX {
+        let Some(at) = inner_boundary(&left) else { break };
+        let inner: Vec<u8> = left.splice(at, []).collect();
+        left = without(&left, &inner);
+    }
+    left
+}
+
+/// Where the next boundary of a part stands: in its `Content-Type`, which may go on in lines that begin with white space.
+fn inner_boundary(bytes: &[u8]) -> Option<Range<usize>> {
+    const FIELD: &[u8] = b"content-type:";
+    const NAME: &[u8] = b"boundary=";
+    let (mut begin, mut in_field) = (0, false);
+    for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+        let named = line.get(..FIELD.len()).is_some_and(|start| start.eq_ignore_ascii_case(FIELD));
+        in_field = named || (in_field && line.first().is_some_and(|byte| b" \t".contains(byte)));
+        let name = || line.windows(NAME.len()).position(|word| word.eq_ignore_ascii_case(NAME));
+        if let Some(name) = in_field.then(name).flatten() {
+            let value = line.get(name + NAME.len()..).unwrap_or_default();
+            let quote = usize::from(value.first() == Some(&b'"'));
+            let ends = |byte: &u8| b"\"; \t\r\n".contains(byte);
+            let length = value.iter().skip(quote).position(ends).unwrap_or(value.len() - quote);
+            let start = begin + name + NAME.len() + quote;
+            // One that was taken out already is empty.
+            if length > 0 {
+                return Some(start..start + length);
+            }
+        }
+        begin += line.len();
+    }
+    None
 }
 
 /// The bytes with the boundary taken out of every delimiter line.

@@ -35,6 +35,22 @@ fn the_type_decides_how_a_body_is_read() {
             BodyKind::Opaque,
             opaque("--\r\n\r\nx --x\r\n----"),
         ),
+        (
+            Some("multipart/mixed; boundary=x"),
+            "--x\r\nContent-Type: multipart/mixed;\r\n boundary=\"in\"\r\n\r\n--in\r\n\r\ny\r\n--in--\r\n--x--",
+            BodyKind::Opaque,
+            opaque(
+                "--\r\nContent-Type: multipart/mixed;\r\n boundary=\"\"\r\n\r\n--\r\n\r\ny\r\n----\r\n----",
+            ),
+        ),
+        (
+            Some("multipart/mixed; boundary=x"),
+            "--x\r\ncontent-type: multipart/a; BOUNDARY=in; z=1\r\n\r\n--in--\r\n--x\r\n\r\nboundary=t\r\n--t\r\n--x--",
+            BodyKind::Opaque,
+            opaque(
+                "--\r\ncontent-type: multipart/a; BOUNDARY=; z=1\r\n\r\n----\r\n--\r\n\r\nboundary=t\r\n--t\r\n----",
+            ),
+        ),
         (Some("multipart/mixed"), "--x--", BodyKind::Opaque, opaque("--x--")),
         (Some("image/png; boundary=x"), "--x--", BodyKind::Opaque, opaque("--x--")),
         (Some("text/plain; charset=iso-8859-1"), "{}", BodyKind::Opaque, opaque("{}")),
