@@ -18,7 +18,7 @@ pub(crate) fn judge(config: &Config, facts: &Facts, log: &Log<'_>) {
     }
     for routes in places.values() {
         for (narrow, wide) in routes.iter().flat_map(|one| routes.iter().map(move |other| (one, other))) {
-            if takes(narrow, wide) {
+            if takes(narrow, wide) || is_ungoverned_case(narrow, wide) {
                 let (by, from) = (&narrow.action, &wide.action);
                 let message = format!(
                     "action `{by}` takes {} {} from `{from}`: what is declared of `{from}` does not hold there",
@@ -37,4 +37,14 @@ fn takes(narrow: &Route, wide: &Route) -> bool {
         && (narrow.when.is_empty() || wide.when.is_empty())
         && narrow.url.specificity() > wide.url.specificity()
         && narrow.url.overlaps(&wide.url)
+}
+
+/// Whether an action that is not governed is tried before a governed one at the same URL, for which it takes no more than
+/// members that an agent may add.
+fn is_ungoverned_case(special: &Route, general: &Route) -> bool {
+    let says_more = special.when.len() > general.when.len();
+    (!special.governed && general.governed && says_more)
+        && general.when.iter().all(|check| special.when.contains(check))
+        && special.url.specificity() == general.url.specificity()
+        && special.url.overlaps(&general.url)
 }

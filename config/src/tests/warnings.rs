@@ -121,6 +121,16 @@ fn an_action_that_takes_requests_from_a_governed_one() {
         (&(wide.clone() + &action("narrow", "v2/x", "governed = false")), &[]),
         (&(action("wide", "v1/{{input.kind}}", "governed = false") + &action("narrow", "v1/x", kept)), &[]),
     ]);
+    let dry = "governed = false\nwhen = [{ path = \"input.dry\", equals = true }]";
+    let special = "7:10: action `dry` takes POST https://a.example/v1/x from `pay`: what is declared of `pay` does not hold there";
+    check(&[
+        (&(action("pay", "v1/x", kept) + &action("dry", "v1/x", dry)), &[special]),
+        (
+            &(action("pay", "v1/x", kept) + &action("dry", "v1/x", &dry.replace("governed = false", kept))),
+            &[],
+        ),
+        (&(action("pay", "v1/x", "governed = false") + &action("dry", "v1/x", dry)), &[]),
+    ]);
     let told_apart = |value: &str| format!("{kept}\nwhen = [{{ path = \"input.k\", equals = \"{value}\" }}]");
     let wide = action("wide", "v1/{{input.kind}}", &told_apart("a"));
     check(&[(&(wide + &action("narrow", "v1/x", &told_apart("b"))), &[])]);
