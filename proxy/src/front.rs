@@ -84,15 +84,21 @@ async fn read(
                 return Box::pin(opening).await;
             }
             not_halted(sidecar, snapshot, &head).await?;
-            let forward =
-                passthrough::forward(sidecar, snapshot, host, None, head, Passing::Stream(arriving));
+            let forward = passthrough::forward(
+                sidecar,
+                snapshot,
+                host,
+                None,
+                head,
+                Passing::Stream(arriving, standing),
+            );
             return Box::pin(forward).await;
         }
         ByUrl::Actions(candidates) => candidates,
     };
     if let Some(action) = meaning::streamed(snapshot, &head, &candidates) {
         not_halted(sidecar, snapshot, &head).await?;
-        let body = Passing::Stream(arriving);
+        let body = Passing::Stream(arriving, standing);
         return Box::pin(passthrough::forward(sidecar, snapshot, host, Some(action), head, body)).await;
     }
     let bounds = &snapshot.config.proxy;

@@ -3,10 +3,12 @@
 
 mod frames;
 mod sending;
+mod silence;
 mod splice;
 mod streaming;
 pub mod trailers;
 pub mod websocket;
+mod withdrawn;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -22,6 +24,7 @@ use oncegate_policy::exchange::NotSent;
 use oncegate_policy::refusal::{Code, Refusal};
 
 use crate::arriving::Arriving;
+use crate::front::Standing;
 use crate::inject;
 use crate::receive::{self, Head};
 use crate::respond;
@@ -29,16 +32,18 @@ use crate::scrub::Scrubber;
 use crate::secrets::{Lent, Placed};
 use crate::sigv4::{Payload, Signer};
 use crate::state::{Sidecar, Snapshot};
+use crate::task::{self, Work};
 use crate::unpack::{self, Packing, Unpacker};
 use crate::upstream::dial::Destination;
 use crate::upstream::{Body, no_body, whole};
 use sending::Broken;
 use streaming::{MovedBy, Sending, Streaming, WithoutTrailers};
+use withdrawn::withdrawn;
 
 /// The body of a request that is passed on.
 pub enum Passing {
-    /// Not read yet: it streams.
-    Stream(Arriving),
+    /// Not read yet: it streams, for as long as whoever sends it may.
+    Stream(Arriving, Arc<Standing>),
     /// Read already, to tell what it means.
     Whole(Bytes),
 }
@@ -90,12 +95,16 @@ pub async fn forward(
             leaving.sign(sidecar, &head, Payload::Whole(&bytes))?;
             (whole(bytes), Sending::whole())
         }
-        Passing::Stream(incoming) => {
+        Passing::Stream(arriving, standing) => {
             leaving.sign(sidecar, &head, Payload::Streaming)?;
-            if incoming.is_end_stream() {
+            if arriving.is_end_stream() {
                 (no_body(), Sending::whole())
             } else {
-                let (body, sending) = WithoutTrailers::new(incoming);
+                let (sidecar, via) = (Arc::clone(sidecar), Arc::clone(&head.via));
+                let watched: Option<Work<&'static str>> = is_write(&head).then(|| {
+                    task::apart(async move { withdrawn(&sidecar, &via, &standing, |_| true).await })
+                });
+                let (body, sending) = WithoutTrailers::new(arriving, watched);
                 (body.boxed_unsync(), sending)
             }
         }
@@ -275,11 +284,11 @@ fn unminted(proof: &NotSent, head: &Head) -> Refusal {
 /// governed one may be.
 async fn known(bounds: &Proxy, leaving: &Leaving, head: &Head, body: Passing) -> Result<Passing, Refusal> {
     match (&leaving.signer, body) {
-        (Some(signer), Passing::Stream(incoming))
-            if incoming.size_hint().exact() == Some(0)
+        (Some(signer), Passing::Stream(arriving, _))
+            if arriving.size_hint().exact() == Some(0)
                 || !signer.may_stream(head.via.scheme, leaving.request.headers()) =>
         {
-            let whole = receive::body(incoming, bounds.max_request_body, bounds.request_timeout).await?;
+            let whole = receive::body(arriving, bounds.max_request_body, bounds.request_timeout).await?;
             Ok(Passing::Whole(whole))
         }
         (_, body) => Ok(body),
@@ -288,12 +297,12 @@ async fn known(bounds: &Proxy, leaving: &Leaving, head: &Head, body: Passing) ->
 
 /// The one header field that says where the body ends.
 fn set_framing(request: &mut Request<()>, body: &Passing) {
-    let incoming = match body {
+    let arriving = match body {
         Passing::Whole(bytes) => return inject::set_length(request, bytes.len()),
-        Passing::Stream(incoming) => incoming,
+        Passing::Stream(arriving, _) => arriving,
     };
     let bodiless = [Method::GET, Method::HEAD].contains(request.method());
-    match incoming.size_hint().exact() {
+    match arriving.size_hint().exact() {
         Some(0) if bodiless => {}
         Some(exact) => {
             request.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(exact));

@@ -72,6 +72,7 @@ mod neighbours;
 mod observed;
 mod other_names;
 mod other_readings;
+mod passthrough_halt;
 mod passthrough_idle;
 mod passthrough_packed;
 mod passthrough_stream;

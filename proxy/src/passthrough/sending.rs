@@ -4,6 +4,7 @@
 //! as a governed one does, and is never sent again. A read takes any: where it ends before a byte of an answer came, the
 //! read goes once more, over a fresh one, as most clients do themselves (RFC 9110 section 9.2.2, RFC 9112 section 9.3.1).
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,8 +12,11 @@ use http::{Method, Request, Response, StatusCode};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use oncegate_policy::refusal::{Code, Refusal};
+use tokio::time::timeout;
 
 use super::Way;
+use super::silence::TOO_LONG;
+use super::splice::IDLE_MAX;
 use crate::state::Sidecar;
 use crate::upstream::dial::Destination;
 use crate::upstream::first::First;
@@ -71,7 +75,7 @@ async fn send_to(
     let idle = if only_reads(request.method()) { IDLE_FOR_READS } else { reuse };
     if let Some(mut link) = sidecar.pool.take(destination, idle) {
         let (spare, heard) = (spare(&request), link.written.heard());
-        request = match First::over(&mut link, request).await {
+        request = match first(&mut link, request).await {
             First::Head(response) => return Ok((response, link)),
             First::HandedBack(unsent, _) => *unsent,
             First::Lost(cause) => {
@@ -82,10 +86,27 @@ async fn send_to(
     let mut link = Box::pin(sidecar.pool.dial(destination, CONNECT_TIMEOUT))
         .await
         .map_err(|proof| unreachable(format!("{}: {}", proof.step(), proof.cause())))?;
-    match First::over(&mut link, request).await {
+    match first(&mut link, request).await {
         First::Head(response) => Ok((response, link)),
         First::HandedBack(_, cause) => Err(unreachable(cause)),
         First::Lost(cause) => Err(lost(cause)),
+    }
+}
+
+/// Sends a request and waits for the head of its answer, for as long as anything moves.
+async fn first(link: &mut Link, request: Request<Body>) -> First {
+    let moved = link.written.clone();
+    let mut first = pin!(First::over(link, request));
+    let mut before = (moved.bytes(), moved.heard());
+    loop {
+        if let Ok(first) = timeout(IDLE_MAX, first.as_mut()).await {
+            return first;
+        }
+        let now = (moved.bytes(), moved.heard());
+        if now == before {
+            return First::Lost(TOO_LONG.to_owned());
+        }
+        before = now;
     }
 }
 

@@ -9,9 +9,11 @@ use http::HeaderMap;
 use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
 
+use super::silence::{Silence, TOO_LONG};
 use super::trailers;
 use crate::arriving::Arriving;
 use crate::scrub::{ScrubStream, Scrubber};
+use crate::task::Work;
 use crate::unpack::Unpacker;
 use crate::upstream::BodyError;
 use crate::upstream::dial::Destination;
@@ -29,6 +31,7 @@ pub(super) struct Streaming {
     trailers: Option<HeaderMap>,
     ended: bool,
     moved_by: MovedBy,
+    silence: Silence,
 }
 
 /// What moves an answer.
@@ -75,14 +78,30 @@ impl Streaming {
         trailers_by: Option<Scrubber>,
         moved_by: MovedBy,
     ) -> Self {
-        Self { inner, unpacker, scrub, trailers_by, trailers: None, ended: false, moved_by }
+        Self {
+            inner,
+            unpacker,
+            scrub,
+            trailers_by,
+            trailers: None,
+            ended: false,
+            moved_by,
+            silence: Silence::default(),
+        }
     }
 
     /// What comes from the provider.
-    fn arriving(&mut self, cx: &mut Context<'_>) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
-        match &mut self.moved_by {
+    fn arriving(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let arrived = match &mut self.moved_by {
             MovedBy::Reader(_, _, link) => link.poll_frame(&mut self.inner, cx),
             MovedBy::Itself { .. } | MovedBy::Nobody => Pin::new(&mut self.inner).poll_frame(cx),
+        };
+        match arrived {
+            Poll::Ready(frame) => {
+                self.silence.broken();
+                Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
+            }
+            Poll::Pending => self.silence.poll(cx).map(|()| Some(Err(TOO_LONG.into()))),
         }
     }
 
@@ -151,7 +170,7 @@ impl http_body::Body for Streaming {
                 }
                 Some(Ok(None)) | None => match ready!(this.arriving(cx)) {
                     Some(Ok(frame)) => clean = this.frame(frame),
-                    Some(Err(error)) => return Poll::Ready(this.broken(error.into())),
+                    Some(Err(error)) => return Poll::Ready(this.broken(error)),
                     None => {
                         if let Some(Err(error)) = this.unpacker.as_mut().map(Unpacker::finish) {
                             return Poll::Ready(this.broken(error.into()));
@@ -178,18 +197,20 @@ impl http_body::Body for Streaming {
     }
 }
 
-/// A request's body as it comes, without its trailers: they were not judged, and end here.
+/// A request's body as it comes, for as long as it may, without its trailers: they were not judged, and end here.
 pub(super) struct WithoutTrailers {
     arriving: Arriving,
+    /// Ends, and says why, when no more of it may be sent.
+    withdrawn: Option<Work<&'static str>>,
     /// The HTTP library drops a body when it has sent all of it.
     _sending: Arc<()>,
 }
 
 impl WithoutTrailers {
-    pub(super) fn new(arriving: Arriving) -> (Self, Sending) {
+    pub(super) fn new(arriving: Arriving, withdrawn: Option<Work<&'static str>>) -> (Self, Sending) {
         let sending = Arc::new(());
         let seen = Sending(Arc::downgrade(&sending));
-        (Self { arriving, _sending: sending }, seen)
+        (Self { arriving, withdrawn, _sending: sending }, seen)
     }
 }
 
@@ -201,6 +222,10 @@ impl http_body::Body for WithoutTrailers {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        if let Some(Poll::Ready(why)) = self.withdrawn.as_mut().map(|withdrawn| withdrawn.as_mut().poll(cx)) {
+            self.withdrawn = None;
+            return Poll::Ready(Some(Err(why.into())));
+        }
         loop {
             match ready!(Pin::new(&mut self.arriving).poll_frame(cx)) {
                 Some(Ok(frame)) if frame.is_data() => return Poll::Ready(Some(Ok(frame))),

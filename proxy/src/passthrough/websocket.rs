@@ -5,7 +5,6 @@
 //! are judged as such. A provider that does not switch answers as it would have answered any read.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -16,7 +15,6 @@ use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use oncegate_config::model::Host;
 use oncegate_policy::admission;
-use oncegate_policy::caller::Scope;
 use oncegate_policy::refusal::{Code, Refusal};
 
 use super::Leaving;
@@ -24,6 +22,7 @@ use super::frames::Frames;
 use super::sending::{self, Broken};
 use super::splice::splice;
 use super::streaming::{MovedBy, Sending};
+use super::withdrawn::withdrawn;
 use crate::arriving::Arriving;
 use crate::front::Standing;
 use crate::listener::stopped;
@@ -37,8 +36,6 @@ use crate::upstream::{Body, chain, whole};
 
 /// What both sides prove with that they mean WebSockets (section 1.3).
 const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
-/// How often an open one is asked whether it may stay: a halt or a key that was taken out ends it.
-const ASKED_EVERY: Duration = Duration::from_secs(1);
 
 /// Whether a request asks for a WebSocket. Offers of other protocols (`h2c`), and those with another method, are passed
 /// over, as a server may.
@@ -186,26 +183,9 @@ impl Conversation {
     /// Ends when it may not go on, and says why.
     async fn withdrawn(&self) -> &'static str {
         let mut stop = self.standing.seat.stop.clone();
-        loop {
-            tokio::select! {
-                () = stopped(&mut stop) => return "the sidecar stops",
-                () = tokio::time::sleep(ASKED_EVERY) => {}
-            }
-            let snapshot = self.sidecar.snapshot();
-            let caller =
-                self.standing.proof.caller(&self.sidecar).filter(|caller| *caller == self.via.caller);
-            let known = caller.and_then(|name| snapshot.config.callers.get(&name));
-            if known.is_none_or(|caller| !caller.scopes.contains(&Scope::ActionsInvoke)) {
-                return "its caller may not ask for actions any more";
-            }
-            if snapshot.host(&self.via.authority).is_none_or(|host| !host.websockets) {
-                return "its host does not take them any more";
-            }
-            match self.sidecar.store.halted().await {
-                Ok(None) => {}
-                Ok(Some(_)) => return "writes are halted",
-                Err(_) => return "whether writes are halted could not be read",
-            }
+        tokio::select! {
+            () = stopped(&mut stop) => "the sidecar stops",
+            why = withdrawn(&self.sidecar, &self.via, &self.standing, |host| host.websockets) => why,
         }
     }
 }
