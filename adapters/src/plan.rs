@@ -83,7 +83,7 @@ pub struct Plan {
     pub subject: Option<String>,
     /// Other subjects that are looked at too, where one thing has more than one name.
     pub near: Vec<NearSubject>,
-    /// What the limits' `resource_prefix` is compared with: `acct_…/pi_…`.
+    /// What the limits' `resource_prefix` is compared with: one name a line, such as `acct_…/pi_…`.
     pub resource: Option<String>,
     /// How much it changes.
     pub impact: Option<Impact>,

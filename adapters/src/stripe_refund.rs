@@ -95,7 +95,8 @@ impl StripeRefund {
         let account =
             scope.iter().find(|(name, _)| name != "stripe-version").map(|(_, value)| value.as_str());
         let resource = match account.or(self.account.as_deref()) {
-            Some(account) => format!("{account}/{}", target.id),
+            // Two names, one a line: a limit of `pi_` is left by no account that the agent adds.
+            Some(account) => format!("{account}/{0}\n{0}", target.id),
             None => target.id.clone(),
         };
         let (subject, near) = target.fences(read);

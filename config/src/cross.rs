@@ -24,6 +24,14 @@ pub(crate) fn judge(facts: &Facts, log: &Log<'_>) {
             log.fault(*place, format!("there is no action `{name}`{hint}"));
         }
     }
+    for (name, place) in &facts.actions {
+        if let Some(other) = name.strip_prefix("act_").filter(|other| facts.actions.contains_key(*other)) {
+            let message = format!(
+                "`{name}` is the id of action `{other}` in the API, which would take one for the other"
+            );
+            log.fault(*place, message);
+        }
+    }
     for one in &facts.minting {
         minting(one, facts, log);
     }

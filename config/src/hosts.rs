@@ -106,6 +106,11 @@ fn host(
     let reads = table.or("reads", |node| word(node, &PASSAGE), true);
     let writes = table.or("writes", |node| word(node, &PASSAGE), false);
     let websockets = table.or("websockets", |node| word(node, &PASSAGE), false);
+    if table.or("http2", boolean, false) {
+        table
+            .log
+            .warn(table.key_place("http2"), "`http2`: HTTP/2 to providers is not built, HTTP/1.1 is used");
+    }
     let connect_to = table.read("connect_to", connect_to);
     let ca_file = table.read("ca_file", path);
     if plain {

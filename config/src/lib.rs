@@ -10,6 +10,7 @@ mod fault;
 mod headers;
 mod nearest;
 mod reader;
+mod resources;
 mod templates;
 mod value;
 

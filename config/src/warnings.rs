@@ -12,6 +12,7 @@ use crate::facts::Facts;
 use crate::fault::{Log, Place};
 use crate::model::{Action, ActionKind, Config, Declared, GithubWrite, Host, Verify};
 use crate::narrower;
+use crate::resources::{may_begin, moves_money};
 use crate::templates::has;
 
 /// Records every doubt about a configuration that has no fault.
@@ -82,6 +83,14 @@ fn action_doubts(action: &Action, place: Place, log: &Log<'_>) {
     };
     if !declared.governed {
         return;
+    }
+    if let (ActionKind::StripeWrite(_), None) = (&action.kind, &declared.impact)
+        && let Some(path) = moves_money(&declared.url)
+    {
+        let message = format!(
+            "action `{name}` moves money (`{path}`) and has no `impact`: no limit of money counts it"
+        );
+        log.warn(place, message);
     }
     if action.operation_key.is_none() && action.subject.is_none() {
         log.warn(
@@ -188,6 +197,7 @@ fn may_count(limit: &Limit, action: &Action) -> bool {
     };
     dimension.as_ref() == Some(&limit.dimension)
         && limit.action.as_ref().is_none_or(|only| *only == action.name)
+        && limit.resource_prefix.as_deref().is_none_or(|prefix| may_begin(prefix, action))
 }
 
 fn counted(declared: &Declared) -> Option<Dimension> {

@@ -80,7 +80,7 @@ pub async fn dispatch_ready(sidecar: &Arc<Sidecar>, id: &EffectId) -> Result<Let
             let connecting = upstream::connect(&sidecar.pool, &request, CONNECT_TIMEOUT.min(within * 3 / 4));
             let (mut answering, waiting) = Answering::channel();
             answering.about(Line::approved(sidecar, &effect));
-            let way = Way { rules, within, request, connecting };
+            let way = Way { rules, until: Instant::now() + within, request, connecting };
             task::start(pipeline::carry(Arc::clone(sidecar), permit, effect, way, answering));
             Ok(LetThrough::Sending(waiting))
         }

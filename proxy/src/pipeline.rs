@@ -28,6 +28,7 @@ use oncegate_policy::refusal::{Code, Refusal};
 use oncegate_store::admit::Admitted;
 use oncegate_store::view::EffectView;
 use oncegate_store::{Claim, DispatchPermit, Seen, StoreError};
+use tokio::time::Instant;
 
 use crate::asking::{Asking, Listener};
 use crate::logged::{Line, Step};
@@ -38,6 +39,8 @@ use crate::{drill, logged, prepare, unrecorded};
 
 /// Resolve, connect and TLS have this long, and never longer than three quarters of what the agent waits.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// The provider has this long to answer before the agent is told `unknown`, however long everything before it took.
+pub const ANSWER_WITHIN_MIN: Duration = Duration::from_secs(1);
 
 /// Takes one request through the pipeline and answers through `answering`, exactly once. It runs to its end: whether
 /// the agent still listens changes nothing (P9). Its steps lie apart, each only as long as it takes: together they are
@@ -50,7 +53,9 @@ pub async fn govern(
 ) {
     let caller = asking.caller.clone();
     let action = asking.action.clone();
+    // What the agent waits counts from here: planning and secrets may take their time as well.
     let within = asking.listener.respond_within(&snapshot.config);
+    let until = Instant::now() + within;
     answering.about(Line::new(&sidecar, &asking));
     let edition = asking.edition;
     let prepared = Box::pin(prepare::governed(&sidecar, &snapshot, asking)).await;
@@ -84,12 +89,12 @@ pub async fn govern(
     }
     match admitted {
         Ok(Admitted::Granted { permit, effect }) => {
-            let way = Way { rules: prepared.rules, within, request: prepared.request, connecting };
+            let way = Way { rules: prepared.rules, until, request: prepared.request, connecting };
             Box::pin(carry(sidecar, permit, effect, way, answering)).await;
         }
         Ok(Admitted::Repeat(view)) => {
             connecting.abort();
-            answering.give(Box::pin(repeat(&sidecar, view, within)).await);
+            answering.give(Box::pin(repeat(&sidecar, view, until)).await);
         }
         Ok(Admitted::Parked(view)) => {
             connecting.abort();
@@ -111,8 +116,8 @@ pub async fn govern(
 pub struct Way {
     /// How its answer is to be read.
     pub rules: classify::ResponseRules,
-    /// What the agent waits.
-    pub within: Duration,
+    /// Until when the agent waits; the provider has [`ANSWER_WITHIN_MIN`] in any case.
+    pub until: Instant,
     /// What is sent.
     pub request: Prepared,
     /// The connection that is being made.
@@ -146,7 +151,8 @@ async fn dispatch(
     let Sending { claim, exchange } = upstream::send(permit, &sidecar.pool, way.request, way.connecting);
     let exchange = drill::under(&view, upstream_timeout, exchange);
     let mut exchange = std::pin::pin!(exchange);
-    let exchange = match tokio::time::timeout(way.within, &mut exchange).await {
+    let until = way.until.max(Instant::now() + ANSWER_WITHIN_MIN);
+    let exchange = match tokio::time::timeout_at(until, &mut exchange).await {
         Ok(exchange) => exchange,
         Err(_) => {
             // The agent has waited long enough; the socket has not. A later answer still settles it.
@@ -215,10 +221,10 @@ fn fresh(view: EffectView, verdict: Verdict, exchange: Exchange) -> Said {
 }
 
 /// A repeat is answered from the record as it is now; while the first is on its way, it waits with it.
-async fn repeat(sidecar: &Arc<Sidecar>, view: EffectView, within: Duration) -> Said {
+async fn repeat(sidecar: &Arc<Sidecar>, view: EffectView, until: Instant) -> Said {
     let id = view.id.clone();
     let on_its_way = view.stage.word() == "dispatching";
-    let view = match tokio::time::timeout(within, sidecar.in_flight.join(&id)).await {
+    let view = match tokio::time::timeout_at(until, sidecar.in_flight.join(&id)).await {
         Ok(Some(view)) if on_its_way => view,
         Ok(_) | Err(_) => match sidecar.store.effect(&id).await {
             Ok(Some(detail)) => detail.view,

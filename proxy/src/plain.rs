@@ -10,9 +10,10 @@ use oncegate_policy::refusal::Refusal;
 use oncegate_store::plain::{Begun, NewPlain, PlainView};
 use oncegate_store::{PlainClaim, Seen};
 use tokio::sync::{OwnedRwLockReadGuard, oneshot};
+use tokio::time::Instant;
 
 use crate::asking::Asking;
-use crate::pipeline::{self, CONNECT_TIMEOUT};
+use crate::pipeline::{self, ANSWER_WITHIN_MIN, CONNECT_TIMEOUT};
 use crate::prepare::{self, Draft};
 use crate::state::{Sidecar, Snapshot};
 use crate::{unrecorded, upstream};
@@ -39,7 +40,9 @@ pub async fn invoke(
     give: oneshot::Sender<SaidPlain>,
 ) {
     let (caller, action) = (asking.caller.clone(), asking.action.clone());
+    // What the client waits counts from here.
     let within = asking.listener.respond_within(&snapshot.config);
+    let until = Instant::now() + within;
     // Nobody waits any more when sending fails: the record has it all the same.
     let (draft, held) = match drafted(&sidecar, &snapshot, &asking).await {
         Ok(drafted) => drafted,
@@ -86,7 +89,8 @@ pub async fn invoke(
     let (claim, exchange) = upstream::send_plain(permit, &sidecar.pool, request, connecting);
     let mut give = Some(give);
     let mut exchange = std::pin::pin!(exchange);
-    let exchange = match tokio::time::timeout(within, &mut exchange).await {
+    let until = until.max(Instant::now() + ANSWER_WITHIN_MIN);
+    let exchange = match tokio::time::timeout_at(until, &mut exchange).await {
         Ok(exchange) => exchange,
         Err(_) => {
             // The client has waited long enough; the socket has not.

@@ -90,6 +90,9 @@ pub enum ReloadError {
     /// It names something that cannot be had.
     #[error("the configuration cannot be used")]
     Unusable(#[from] SnapshotError),
+    /// It has no caller, where there were some: a file that was cut off, most often.
+    #[error("it takes every caller away: nobody could ask for anything, or halt, deny or resolve")]
+    NoCallers,
     /// Its limits could not be recorded.
     #[error("the limits could not be brought into the record")]
     Limits(#[from] StoreError),
@@ -166,6 +169,9 @@ struct Ready {
 
 impl Ready {
     fn of(running: &Snapshot, mut loaded: Loaded) -> Result<Self, ReloadError> {
+        if loaded.config.callers.is_empty() && !running.config.callers.is_empty() {
+            return Err(ReloadError::NoCallers);
+        }
         let next_start = bound::keep(&running.config, &mut loaded.config);
         let (config, directory) = (loaded.config.clone(), loaded.directory.clone());
         let snapshot =

@@ -47,3 +47,35 @@ fn nothing_is_sent_on_the_word_of_a_file_that_nobody_will_find() {
     let checked = finish(shop.home.command(Build::Plain, &["check"]));
     assert_eq!(checked.code, 0, "{checked:?}");
 }
+
+/// `check` says what `serve` would end on.
+#[test]
+fn what_a_start_would_end_on_is_said_before() {
+    let shop = Shop::open();
+    let check = || shop.home.run(&["check"]);
+    assert_eq!(check().code, 0);
+    let text = fs::read_to_string(shop.home.config()).unwrap();
+    let with = |command: &str| {
+        let secret = format!(
+            "[secrets.OWN]\nfrom = {{ command = [\"{command}\"] }}\nallowed_hosts = [\"api.stripe.com\"]\n"
+        );
+        shop.home.write(&format!("{text}\n{secret}"));
+        check()
+    };
+    fs::write(shop.home.path("plain.sh"), "#!/bin/sh\n").unwrap();
+    for (command, is_there) in [("sh", true), ("/bin/sh", true), ("./plain.sh", false), ("./none.sh", false)]
+    {
+        let told = with(command);
+        let doubted = told.out.contains(&format!("warning: secret OWN: there is no program `{command}`"));
+        assert_eq!((told.code, doubted), (0, !is_there), "{command}: {told:?}");
+    }
+    shop.home.write(&text.replace("path = \"oncegate.db\"", "path = \"nowhere/oncegate.db\""));
+    let told = check();
+    assert!(told.code == 2 && told.out.contains("cannot be written"), "{told:?}");
+    assert_eq!(shop.home.try_serve(Build::Plain, &[]).err().map(|done| done.code), Some(2));
+    assert!(
+        fs::read_dir(shop.home.dir())
+            .unwrap()
+            .all(|file| { !file.unwrap().file_name().to_string_lossy().starts_with(".oncegate-check-") })
+    );
+}

@@ -287,3 +287,19 @@ fn a_key_under_another_name_is_said() {
     let line = log.lines().find(|line| line.contains(said)).unwrap();
     assert!(line.contains("of which 1 effects are not settled"), "{line}");
 }
+
+/// What is left of a file that was cut off: nobody could halt, deny or resolve under it.
+#[test]
+fn a_file_without_callers_is_not_taken() {
+    let shop = Shop::open();
+    let sidecar = shop.home.serve();
+    let good = fs::read_to_string(shop.home.config()).unwrap();
+    shop.home.write("");
+    wait_log(&sidecar, REFUSED, 1);
+    assert!(sidecar.log().contains("it takes every caller away"), "{}", sidecar.log());
+    assert_eq!(sidecar.billing().refund(None, REFUND).status, 200, "the one before stays in force");
+    let checked = shop.home.run(&["check"]);
+    assert!(checked.code == 0 && checked.out.contains("warning: there are no callers"), "{checked:?}");
+    shop.home.write(&format!("{good}\n"));
+    wait_log(&sidecar, TAKEN, 1);
+}

@@ -95,7 +95,7 @@ fn a_plan_names_payment_money_and_key() {
         Plan {
             subject: Some("payment_intent/pi_3Pabc".into()),
             near: vec![NearSubject::Beginning("unread_charge/".into())],
-            resource: Some("acct_1Nxyz/pi_3Pabc".into()),
+            resource: Some("acct_1Nxyz/pi_3Pabc\npi_3Pabc".into()),
             impact: Some(usd(Some(12_000), Bound::Exact)),
             fingerprint_scope: vec![],
             provider_key: true,
@@ -172,18 +172,18 @@ fn the_query_holds_nothing_but_expand() {
 fn scope_headers_make_another_request_and_another_account() {
     let form = "payment_intent=pi_1&amount=1";
     for (headers, scope, resource) in [
-        (vec![], vec![], "acct_1Nxyz/pi_1"),
+        (vec![], vec![], "acct_1Nxyz/pi_1\npi_1"),
         (
             vec![("user-agent", "x"), ("stripe-version", "v1")],
             vec![("stripe-version", "v1")],
-            "acct_1Nxyz/pi_1",
+            "acct_1Nxyz/pi_1\npi_1",
         ),
         (
             vec![("stripe-version", "v1"), ("stripe-account", "acct_2")],
             vec![("stripe-account", "acct_2"), ("stripe-version", "v1")],
-            "acct_2/pi_1",
+            "acct_2/pi_1\npi_1",
         ),
-        (vec![("stripe-context", "acct_3")], vec![("stripe-context", "acct_3")], "acct_3/pi_1"),
+        (vec![("stripe-context", "acct_3")], vec![("stripe-context", "acct_3")], "acct_3/pi_1\npi_1"),
     ] {
         let plan = ready(refund().plan(&Came::form(form).with(&headers).request()));
         assert_eq!(plan.fingerprint_scope, pairs(&scope), "{headers:?}");
@@ -238,7 +238,7 @@ fn a_charge_is_fenced_with_its_payment_intent() {
         let plan = ready(refund().plan_with(&came.request(), &answer));
         assert_eq!(
             (plan.subject.as_deref(), plan.resource.as_deref()),
-            (Some(fence), Some("acct_1Nxyz/ch_1")),
+            (Some(fence), Some("acct_1Nxyz/ch_1\nch_1")),
             "{read}"
         );
         assert_eq!(plan.impact, Some(usd(Some(5), Bound::Exact)), "{read}");

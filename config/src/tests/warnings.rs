@@ -69,6 +69,8 @@ fn hosts_and_limits() {
                 "1:8: `writes = \"allow\"`: a write that no action claims goes out, and nothing is recorded of it",
             ],
         ),
+        ("http2 = true", &["2:1: `http2`: HTTP/2 to providers is not built, HTTP/1.1 is used"]),
+        ("http2 = false", &[]),
         (
             "websockets = \"allow\"",
             &[
@@ -96,6 +98,59 @@ fn hosts_and_limits() {
             &["2:9: no action counts against the limit `l`: it holds nothing back"],
         ),
     ]);
+}
+
+#[test]
+fn a_prefix_that_nothing_begins_with() {
+    let config = |prefix: &str, action: &str| {
+        format!(
+            "[actions.x]\n{action}\n[limits.l]\ndimension = \"money\"\ncurrency = \"usd\"\nperiod = \"day\"\namount = 1\n\
+             resource_prefix = \"{prefix}\"\n[secrets.K]\nfrom = {{ env = \"K\" }}\nallowed_hosts = [\"api.stripe.com\"]"
+        )
+    };
+    let counts = |prefix: &str, action: &str| {
+        !warnings(&config(prefix, action))
+            .iter()
+            .any(|told| told.contains("no action counts against the limit `l`"))
+    };
+    let refund = "adapter = { type = \"stripe.refund\", account = \"acct_1Nx\", mode = \"test\", currency = \"usd\" }\n\
+                  credential_secret = \"K\"";
+    for prefix in ["pi_", "pi_3", "p", "ch_1", "py_", "acct_", "acct_1Nx/", "acct_other/pi_1", "acct_1Nx/ch_"]
+    {
+        assert!(counts(prefix, refund), "{prefix}");
+    }
+    for prefix in ["payment_intent/pi_", "ACCT_1Nx/", "acct_1Nx/*", "pi-", "refund"] {
+        assert!(!counts(prefix, refund), "{prefix}");
+    }
+    let declared = "method = \"POST\"\nurl = \"https://a.example/x\"\n\
+                    impact = { dimension = \"money\", currency = \"usd\", amount = \"1\" }";
+    assert!(!counts("x", declared), "without a subject there is no resource");
+    assert!(counts("x", &format!("{declared}\nsubject = \"{{{{input.id}}}}\"")));
+}
+
+#[test]
+fn a_write_that_moves_money_and_says_no_amount() {
+    let told = |path: &str, more: &str| {
+        let text = format!(
+            "[actions.x]\nadapter = {{ type = \"stripe.write\", mode = \"test\", path = \"{path}\" }}\ncredential_secret = \"K\"\n\
+             subject = \"{{{{input.id}}}}\"\nverify = {{ url = \"https://api.stripe.com/v1/x/{{{{input.id}}}}\" }}\n{more}\n\
+             [secrets.K]\nfrom = {{ env = \"K\" }}\nallowed_hosts = [\"api.stripe.com\"]"
+        );
+        warnings(&text).iter().any(|told| told.contains("moves money"))
+    };
+    for path in [
+        "/v1/payouts",
+        "/v1/charges/{{input.charge}}/refund",
+        "/v1/invoices/{{input.id}}/pay",
+        "/v1/transfers",
+    ] {
+        assert!(told(path, ""), "{path}");
+        let counted = "impact = { dimension = \"money\", currency = \"usd\", amount = \"input.amount\" }";
+        assert!(!told(path, counted), "{path}");
+    }
+    for path in ["/v1/customers", "/v1/charges/{{input.charge}}", "/v1/payouts/{{input.id}}"] {
+        assert!(!told(path, ""), "{path}");
+    }
 }
 
 #[test]

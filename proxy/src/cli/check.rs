@@ -1,6 +1,9 @@
 //! `oncegate check`: every fault at once, as `file:line:column: message`. Beside what the configuration says, it
 //! judges whether the files, variables and the database that it names can be had. Sends nothing and changes nothing.
 
+use std::io::{self, Write};
+use std::path::Path;
+
 use clap::Args;
 use oncegate_certs::{Authority, upstream_config};
 use oncegate_config::Fault;
@@ -16,6 +19,9 @@ use crate::load::{self, LoadError, Loaded, Text};
 use crate::secrets;
 use crate::vault::Vault;
 
+/// What is written to see whether there is room: a page of the database.
+const TRIED_BYTES: usize = 4096;
+
 #[derive(Args)]
 pub(crate) struct CheckArgs {}
 
@@ -23,7 +29,15 @@ pub(crate) struct CheckArgs {}
 pub(crate) async fn run(common: &Common, _args: &CheckArgs) -> Result<Exit, Stop> {
     let texts = load::read(&common.config).map_err(|error| Stop::usage(super::unloaded(&error)))?;
     let (faults, warnings, summary) = match load::judge(&common.config, &texts) {
-        Ok(loaded) => (out_of_reach(&loaded, &texts).await, loaded.warnings.clone(), summary(&loaded)),
+        Ok(loaded) => {
+            let mut warnings = loaded.warnings.clone();
+            if loaded.config.callers.is_empty() {
+                let message = "there are no callers: nobody can ask for anything, and nobody can halt";
+                warnings.push(first_line(&texts).fault(message.to_owned()));
+            }
+            warnings.extend(not_runnable(&loaded, &texts));
+            (out_of_reach(&loaded, &texts).await, warnings, summary(&loaded))
+        }
         Err(LoadError::Faults(faults)) => (faults, Vec::new(), String::new()),
         Err(error @ (LoadError::Read { .. } | LoadError::Empty { .. } | LoadError::Catalogue(_))) => {
             return Err(Stop::usage(super::unloaded(&error)));
@@ -99,6 +113,9 @@ async fn out_of_reach(loaded: &Loaded, texts: &[Text]) -> Vec<Fault> {
     }
     if let Err(error) = open::examine(&loaded.database()) {
         faults.push(locate(texts, "store", "", "path").fault(chain(&error)));
+    } else if let Err(error) = takes_files(&loaded.database()) {
+        let message = format!("the folder of {} cannot be written: {error}", loaded.database().display());
+        faults.push(locate(texts, "store", "", "path").fault(message));
     }
     if let Some(files) = &loaded.config.control.tls
         && let Err(error) = tls::load(files, &loaded.directory)
@@ -107,11 +124,41 @@ async fn out_of_reach(loaded: &Loaded, texts: &[Text]) -> Vec<Fault> {
     }
     let ca_dir = loaded.ca_dir();
     // Only what is there is judged: a missing CA is made at the first start.
-    let there = ca_dir.join("ca.pem").exists() || ca_dir.join("ca.key").exists();
-    if there && let Err(error) = Authority::load_or_create(&ca_dir, Clock::System.system()) {
+    // One that cannot be looked for may be there: a start would end on it.
+    let is_there = |name: &str| ca_dir.join(name).try_exists().unwrap_or(true);
+    if (is_there("ca.pem") || is_there("ca.key"))
+        && let Err(error) = Authority::load_or_create(&ca_dir, Clock::System.system())
+    {
         faults.push(locate(texts, "ca", "", "dir").fault(chain(&error)));
     }
     faults
+}
+
+/// Commands of secrets that are named by a path where no program is. It is a doubt and no fault, since it may be there when
+/// it is needed; what is looked for in `PATH` is found, or not, in that of the sidecar.
+fn not_runnable(loaded: &Loaded, texts: &[Text]) -> Vec<Fault> {
+    let mut doubts = Vec::new();
+    for (name, spec) in &loaded.config.secrets {
+        let SecretSource::Command(command) = &spec.from else { continue };
+        let Some(program) = command.first().filter(|program| program.contains('/')) else { continue };
+        let file = loaded.directory.join(program);
+        if !file.is_file() || rustix::fs::access(&file, rustix::fs::Access::EXEC_OK).is_err() {
+            let message = format!("secret {name}: there is no program `{program}` that can be run");
+            doubts.push(locate(texts, "secrets", name, "from").fault(message));
+        }
+    }
+    doubts
+}
+
+/// The log of a database stands beside it: its folder takes files, and the disk has room for one. Leaves nothing there.
+fn takes_files(database: &Path) -> io::Result<()> {
+    let folder = match database.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        Some(_) | None => Path::new("."),
+    };
+    let mut tried = tempfile::Builder::new().prefix(".oncegate-check-").tempfile_in(folder)?;
+    tried.write_all(&[0; TRIED_BYTES])?;
+    tried.as_file().sync_data()
 }
 
 /// A place in the text.

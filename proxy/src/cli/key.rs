@@ -24,6 +24,9 @@ pub(crate) struct NewArgs {
     /// What the key may do; may be given several times
     #[arg(long = "scope", value_name = "S", required = true)]
     scopes: Vec<String>,
+    /// More of what it may do
+    #[arg(value_name = "S")]
+    more: Vec<String>,
     /// From when on the key counts no more: a moment such as 2027-01-01T00:00:00Z
     #[arg(long, value_name = "MOMENT")]
     expires: Option<Timestamp>,
@@ -35,7 +38,7 @@ pub(crate) fn run(common: &Common, command: &KeyCommand) -> Result<Exit, Stop> {
     let name = CallerName::parse(&args.name).ok_or_else(|| {
         Stop::usage("a caller's name has 1 to 64 characters out of a-z, A-Z, 0-9, `_`, `.` and `-`")
     })?;
-    let scopes = scopes(&args.scopes)?;
+    let scopes = scopes(&[args.scopes.as_slice(), &args.more].concat())?;
     let key = generate()?;
     let digest = digest_hex(key.as_bytes());
     if common.json {
