@@ -131,6 +131,7 @@ fn effect(number: u8, usd: &Dimension) -> NewEffect {
             retry_of: None,
         },
         subject: Some(subject.clone()),
+        realm: None,
         near: Vec::new(),
         resource: Some(subject),
         impact: Some(Impact { dimension: usd.clone(), amount: Some(1), bound: Bound::Exact }),

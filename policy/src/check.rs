@@ -38,6 +38,16 @@ impl Check {
         self.holds_at(root, &self.path, scope)
     }
 
+    /// Whether `root` says anything on the question: an `absent` one on the items of a list (`*`) needs that list. What has no
+    /// such list, as an error has none, is no list without the item.
+    #[must_use]
+    pub fn is_answered_by(&self, root: &Value) -> bool {
+        let Some((before, _)) = self.path.split_once('*').filter(|_| self.absent) else { return true };
+        let list = before.trim_end_matches('.');
+        let list = if list.is_empty() { Some(root) } else { get(root, list) };
+        list.is_some_and(Value::is_array)
+    }
+
     /// Whether the condition holds for an action's input, where the path may be written with or without
     /// `input.` before it.
     #[must_use]

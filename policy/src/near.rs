@@ -5,6 +5,6 @@
 pub enum NearSubject {
     /// Exactly this one: another name of the same thing.
     Named(String),
-    /// Any that begins so, where what is unknown is: which of them is the same thing could not be read.
+    /// Any that begins so and has begun: which of them is the same thing could not be read.
     Beginning(String),
 }

@@ -111,6 +111,17 @@ impl CanonicalPath {
         Ok(Self { opened, ..Self::parse(&slashes.replace("%2F", "/"))? })
     }
 
+    /// As a request is read: with an encoded slash, the path is spread, and only an action that says so takes it. Whether it was.
+    ///
+    /// # Errors
+    /// As [`Self::parse`], but for that.
+    pub fn parse_or_spread(raw_path: &str) -> Result<(Self, bool), Ambiguity> {
+        match Self::parse(raw_path) {
+            Err(Ambiguity::EncodedSeparator) => Ok((Self::spread(raw_path)?, true)),
+            strict => Ok((strict?, false)),
+        }
+    }
+
     /// The first segment that ends at an encoded slash, if the path was read with [`Self::spread`] and has one.
     #[must_use]
     pub fn opened_at(&self) -> Option<usize> {

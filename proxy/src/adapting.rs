@@ -14,6 +14,7 @@ use oncegate_adapters::stripe_write::StripeWrite;
 use oncegate_config::Presets;
 use oncegate_config::model::{self, Action, ActionKind, Config, Credential, EmailFence, Host, SecretSource};
 use oncegate_policy::authority::Authority;
+use oncegate_policy::fingerprint;
 use oncegate_policy::template::{Piece, Template};
 use oncegate_policy::url_template::Scheme;
 use oncegate_store::SecretNames;
@@ -123,6 +124,27 @@ pub fn failures_kept(action: &Action) -> Option<bool> {
         ActionKind::Declared(declared) => declared.idempotency.as_ref().and_then(|key| key.failures_kept),
     }
 }
+
+/// What an action's subjects are compared in: an adapter's are the same things whatever the action is called, and those of
+/// a declared route as long as it is the same one under another name. `None` where a subject is only its own action's.
+#[must_use]
+pub fn realm(action: &Action) -> Option<String> {
+    let route = match &action.kind {
+        ActionKind::StripeRefund(_) => return Some("stripe.refund".to_owned()),
+        ActionKind::ResendEmail(_) => return Some("resend.email_send".to_owned()),
+        ActionKind::GithubFile(_) => return Some("github.file_update".to_owned()),
+        ActionKind::StripeWrite(write) => &write.route,
+        ActionKind::GithubWrite(write) => &write.route,
+        ActionKind::Declared(declared) => declared,
+    };
+    let subject = action.subject.as_ref()?;
+    let said = format!("{} {:?} {:?} {subject:?}", route.method, route.url, action.when);
+    let digest = fingerprint::digest_hex(said.as_bytes());
+    Some(format!("route/{}", digest.get(..REALM_DIGITS).unwrap_or(&digest)))
+}
+
+/// Of a digest, in hexadecimal: enough to tell a few thousand routes apart.
+const REALM_DIGITS: usize = 16;
 
 /// Where an action's requests go.
 #[must_use]

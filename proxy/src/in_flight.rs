@@ -1,7 +1,8 @@
 //! What this process has under way.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use oncegate_policy::id::EffectId;
 use oncegate_store::EffectView;
@@ -40,5 +41,34 @@ impl InFlight {
         };
         // An error means that the sender went without a word: the record knows better.
         told.wait_for(Option::is_some).await.ok()?.clone()
+    }
+}
+
+/// How many of something there are: a graceful stop waits until there is none.
+#[derive(Debug, Default)]
+pub struct Counted(Arc<AtomicUsize>);
+
+impl Counted {
+    /// One more, until what is returned goes, however it goes.
+    #[must_use]
+    pub fn enter(&self) -> Entered {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        Entered(Arc::clone(&self.0))
+    }
+
+    /// How many.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+/// Is counted while it lives.
+#[derive(Debug)]
+pub struct Entered(Arc<AtomicUsize>);
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }

@@ -4,7 +4,6 @@
 //! pipeline's: inject, then claim, then send, and from the claim on there is no early return.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use http::{HeaderMap, Method, Request, Uri};
@@ -24,7 +23,7 @@ use oncegate_store::replay::{self, ReplayRefusal, Replaying};
 use oncegate_store::view::{EffectView, StoredRequest};
 use oncegate_store::{ReplayClaim, Seen, StoreError, Unrecorded};
 use serde_json::Value;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
 use crate::logged::Line;
@@ -157,7 +156,7 @@ pub async fn replay(sidecar: &Arc<Sidecar>, id: &EffectId, by: &CallerName) -> R
     let id = id.clone();
     let (tell, told) = oneshot::channel();
     task::start(async move {
-        sidecar.on_the_wire.fetch_add(1, Ordering::SeqCst);
+        let _on_the_wire = sidecar.on_the_wire.enter();
         let connecting = upstream::connect(&sidecar.pool, &request, CONNECT_TIMEOUT);
         let (claim, exchange) = upstream::resend(permit, &sidecar.pool, request, connecting);
         let exchange = exchange.await;
@@ -171,7 +170,6 @@ pub async fn replay(sidecar: &Arc<Sidecar>, id: &EffectId, by: &CallerName) -> R
         let verdict = of_the_first_try(classify::verdict(&exchange, &rules), kept);
         tracing::info!(effect.id = %id, outcome = verdict.word(), "replayed");
         record_replay(&sidecar, claim, Seen::of(verdict, &exchange), tell).await;
-        sidecar.on_the_wire.fetch_sub(1, Ordering::SeqCst);
     });
     match told.await {
         Ok(recorded) => recorded.map(|view| Replayed::Done(Box::new(view))),
@@ -312,12 +310,12 @@ fn armed(
     Ok(Prepared { destination, head, body: kept.body.clone().into(), scrubber, lent, bounds })
 }
 
-/// What is approved and not yet sent, and what nobody decided in time: part of every pass of the reconciler, so that
-/// a restart loses no approval. Whether more may be ready.
+/// What is approved and not yet sent, and what nobody decided in time: so a restart loses no approval. Whether more may be
+/// ready. It begins no other dispatch once `stop` says so.
 ///
 /// # Errors
 /// The record could not be read or written at all.
-pub async fn pass(sidecar: &Arc<Sidecar>) -> Result<bool, StoreError> {
+pub async fn pass(sidecar: &Arc<Sidecar>, stop: &watch::Receiver<bool>) -> Result<bool, StoreError> {
     for effect in sidecar.store.expire_approvals(sidecar.clock.now()).await? {
         tracing::info!(effect.id = %effect, "nobody approved in time; nothing was sent");
     }
@@ -329,6 +327,9 @@ pub async fn pass(sidecar: &Arc<Sidecar>) -> Result<bool, StoreError> {
     let turns = sidecar.put_off.awake(listed, |id| id, READY_PER_PASS_MAX);
     let mut done = 0;
     for id in &turns {
+        if *stop.borrow() {
+            return Ok(false);
+        }
         match dispatch_ready(sidecar, id).await {
             Ok(LetThrough::Sending(_)) => {
                 done += 1;

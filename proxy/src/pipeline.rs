@@ -15,7 +15,6 @@
 //! `respond` gives what is said a shape. Both listeners come through here.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use oncegate_policy::action::ActionName;
@@ -51,6 +50,8 @@ pub async fn govern(
     asking: Asking,
     mut answering: Answering,
 ) {
+    // A stop waits for what is not claimed yet, too.
+    let _in_pipeline = sidecar.in_pipeline.enter();
     let caller = asking.caller.clone();
     let action = asking.action.clone();
     // What the agent waits counts from here: planning and secrets may take their time as well.
@@ -133,9 +134,8 @@ pub async fn carry(
     way: Way,
     answering: Answering,
 ) {
-    sidecar.on_the_wire.fetch_add(1, Ordering::SeqCst);
+    let _on_the_wire = sidecar.on_the_wire.enter();
     dispatch(&sidecar, permit, effect, way, answering).await;
-    sidecar.on_the_wire.fetch_sub(1, Ordering::SeqCst);
 }
 
 /// The dispatch is claimed. Every path from here reaches `record`: there is no `?` and no `return`.
@@ -185,7 +185,7 @@ async fn dispatch(
     };
     // What is settled gives the reconciler nothing to do at once: most writes do not wake it.
     if !recorded.as_ref().is_some_and(|view| matches!(view.stage, Stage::Settled(_))) {
-        sidecar.look_soon.notify_one();
+        sidecar.look_soon.notify_waiters();
     }
     // Without it the claim is gone, and the sweep makes the effect unknown.
     if let Some(view) = recorded {

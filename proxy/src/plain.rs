@@ -2,7 +2,6 @@
 //! looks for it, and when its answer is lost only a person settles it.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use oncegate_policy::classify;
 use oncegate_policy::plain::PlainStatus;
@@ -85,7 +84,7 @@ pub async fn invoke(
         }
     };
     // The claim is committed: from here on every path reaches `end_plain`.
-    sidecar.on_the_wire.fetch_add(1, Ordering::SeqCst);
+    let on_the_wire = sidecar.on_the_wire.enter();
     let (claim, exchange) = upstream::send_plain(permit, &sidecar.pool, request, connecting);
     let mut give = Some(give);
     let mut exchange = std::pin::pin!(exchange);
@@ -100,7 +99,7 @@ pub async fn invoke(
     };
     let verdict = classify::verdict(&exchange, adapter.response_rules());
     record(&sidecar, claim, Seen::of(verdict, &exchange), view, give).await;
-    sidecar.on_the_wire.fetch_sub(1, Ordering::SeqCst);
+    drop(on_the_wire);
 }
 
 /// The end of it. What cannot be recorded is told as unknown at once, and kept until it can be.

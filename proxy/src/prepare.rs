@@ -180,6 +180,7 @@ fn new_effect(
         action: asking.action,
         asked,
         subject: plan.subject,
+        realm: adapting::realm(action),
         near: plan.near,
         resource: plan.resource,
         impact: plan.impact,

@@ -1,26 +1,32 @@
-//! Effects that could not be recorded on: each rests for a while, so that it is neither asked about at its provider again
-//! at once nor keeps others from their turn. Known to this run only: the next one tries each again.
+//! What the reconciler leaves alone for a while: effects that could not be recorded on, and servers that do not answer or ask
+//! for a pause. So they keep others from no turn. Known to this run only: the next one tries each again.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use oncegate_policy::id::EffectId;
 use tokio::time::Instant;
 
-/// Effects that rest at a time. With more of them it is not the effects that are at fault.
+/// What rests at a time. With more of them it is not they that are at fault.
 const RESTING_MAX: usize = 1_024;
 
 /// See the module.
-#[derive(Debug, Default)]
-pub struct PutOff {
-    until: Mutex<HashMap<EffectId, Instant>>,
+#[derive(Debug)]
+pub struct PutOff<K> {
+    until: Mutex<HashMap<K, Instant>>,
 }
 
-impl PutOff {
-    /// Lets an effect rest. `false` when too many do already.
+impl<K> Default for PutOff<K> {
+    fn default() -> Self {
+        Self { until: Mutex::default() }
+    }
+}
+
+impl<K: Eq + Hash> PutOff<K> {
+    /// Lets one rest. `false` when too many do already.
     #[must_use]
-    pub fn rest(&self, id: EffectId, how_long: Duration) -> bool {
+    pub fn rest(&self, id: K, how_long: Duration) -> bool {
         let mut until = self.until();
         let room = until.len() < RESTING_MAX;
         if room {
@@ -37,21 +43,29 @@ impl PutOff {
         until.len()
     }
 
+    /// Whether one rests.
+    #[must_use]
+    pub fn rests(&self, id: &K) -> bool {
+        self.until().get(id).is_some_and(|until| *until > Instant::now())
+    }
+
     /// The first `count_max` of a list that do not rest.
-    pub fn awake<T>(&self, mut listed: Vec<T>, id: impl Fn(&T) -> &EffectId, count_max: usize) -> Vec<T> {
+    pub fn awake<T>(&self, mut listed: Vec<T>, id: impl Fn(&T) -> &K, count_max: usize) -> Vec<T> {
         let until = self.until();
         listed.retain(|each| !until.contains_key(id(each)));
         listed.truncate(count_max);
         listed
     }
 
-    fn until(&self) -> MutexGuard<'_, HashMap<EffectId, Instant>> {
+    fn until(&self) -> MutexGuard<'_, HashMap<K, Instant>> {
         self.until.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use oncegate_policy::id::EffectId;
+
     use super::*;
 
     #[tokio::test(start_paused = true)]

@@ -12,7 +12,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use oncegate_policy::authority::Authority;
 use oncegate_policy::caller::CallerName;
 use oncegate_policy::other_method;
-use oncegate_policy::path::{Ambiguity, CanonicalPath};
+use oncegate_policy::path::CanonicalPath;
 use oncegate_policy::query;
 use oncegate_policy::refusal::{Code, Refusal};
 use oncegate_policy::url_template::Scheme;
@@ -119,9 +119,7 @@ pub fn head(parts: http::request::Parts, via: Arc<Via>) -> Result<Head, Refusal>
         None => (raw.as_str(), None),
     };
     // An encoded slash has one reading only where an action says so: `meaning` refuses it elsewhere.
-    let strict = CanonicalPath::parse(raw_path);
-    let encoded_slash = strict == Err(Ambiguity::EncodedSeparator);
-    let path = if encoded_slash { CanonicalPath::spread(raw_path) } else { strict }
+    let (path, _) = CanonicalPath::parse_or_spread(raw_path)
         .map_err(|fault| ambiguous(format!("The path is ambiguous: {fault}.")))?;
     let query =
         query::parse(raw_query).map_err(|fault| ambiguous(format!("The query is ambiguous: {fault}.")))?;

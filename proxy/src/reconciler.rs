@@ -6,23 +6,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use oncegate_adapters::{Adapter, Look, LookStep, Memory, ReadBack};
-use oncegate_config::model::{Action, Host};
 use oncegate_policy::effect::Stage;
-use oncegate_policy::exchange::{Answer, Exchange};
 use oncegate_policy::id::EffectId;
 use oncegate_policy::reconcile::{Finding, Looker};
 use oncegate_policy::time::Timestamp;
 use oncegate_store::StoreError;
-use oncegate_store::look::{Found, LookDue};
-use serde_json::Value;
+use oncegate_store::look::Found;
 use thiserror::Error;
 use tokio::sync::watch;
 
 use crate::listener::stopped;
-use crate::state::{Sidecar, Snapshot};
+use crate::rounds::{self, Rounds};
+use crate::state::Sidecar;
 use crate::task::{self, Work};
-use crate::{adapting, as_prepared, durable, lapsing, let_through, load, read, upstream};
+use crate::{durable, lapsing, let_through, load, looking, upstream};
 
 /// The reconciler wakes at least this often: interrupted dispatches are swept then.
 const WAKE_EVERY: Duration = Duration::from_secs(15);
@@ -32,8 +29,6 @@ const WAKE_EVERY_MIN: Duration = Duration::from_millis(20);
 const WAKE_AFTER_FAILURE_MIN: Duration = Duration::from_secs(1);
 /// Recorded answers that are older than `[store] keep_responses` are erased this often.
 const PRUNE_EVERY: Duration = Duration::from_secs(3600);
-/// Questions in one look; the adapters have bounds of their own below it.
-const QUESTIONS_MAX: usize = 128;
 
 /// Why a look could not be made at all.
 #[derive(Debug, Error)]
@@ -49,25 +44,62 @@ pub enum LookError {
     Store(#[from] StoreError),
 }
 
-/// Runs until `stop` says so.
+/// Runs until `stop` says so: looks, which may take long, and beside them what waits for no provider.
 pub fn run(sidecar: Arc<Sidecar>, stop: watch::Receiver<bool>) -> Work<()> {
     let lapses = lapsing::run(Arc::clone(&sidecar), stop.clone());
-    task::apart(async { _ = tokio::join!(passes(sidecar, stop), lapses) })
+    let sends = sends(Arc::clone(&sidecar), stop.clone());
+    task::apart(async { _ = tokio::join!(looks(sidecar, stop), sends, lapses) })
 }
 
-async fn passes(sidecar: Arc<Sidecar>, mut stop: watch::Receiver<bool>) {
-    let mut pruned_at = None;
+async fn looks(sidecar: Arc<Sidecar>, mut stop: watch::Receiver<bool>) {
+    let mut rounds = Rounds::new(&sidecar);
     loop {
-        // Registered before the pass: what happens during it is not missed.
+        // Registered before the round: what happens during it is not missed.
         let soon = sidecar.look_soon.notified();
         tokio::pin!(soon);
         soon.as_mut().enable();
-        let passed = pass(&sidecar).await;
-        if let Err(error) = &passed {
+        let began = sidecar.clock.now();
+        let begun = rounds.begin().await;
+        if let Err(error) = &begun {
+            tracing::error!(error = upstream::chain(error), "what is to be looked for could not be listed");
+        }
+        let sleep = tokio::time::sleep(next_wake(&sidecar, begun.ok().map(|()| began)).await);
+        tokio::pin!(sleep);
+        loop {
+            tokio::select! {
+                biased;
+                // To drop looks is safe: they are reads, and due again.
+                () = stopped(&mut stop) => return,
+                Some(ended) = rounds.ended() => match ended {
+                    // More may be due there already.
+                    Ok(1..) => break,
+                    Ok(0) => {}
+                    Err(error) => {
+                        tracing::error!(error = upstream::chain(&error), "looks at a provider could not be recorded");
+                    }
+                },
+                () = &mut soon => break,
+                () = &mut sleep => break,
+            }
+        }
+    }
+}
+
+/// What was interrupted becomes unknown, what was approved is sent, and now and then old answers are erased. It is never
+/// dropped on its way: a claim that was just made is not lost.
+async fn sends(sidecar: Arc<Sidecar>, mut stop: watch::Receiver<bool>) {
+    let mut pruned_at = None;
+    loop {
+        let soon = sidecar.look_soon.notified();
+        tokio::pin!(soon);
+        soon.as_mut().enable();
+        let swept = sweep(&sidecar, sidecar.clock.now()).await;
+        let sent = let_through::pass(&sidecar, &stop).await;
+        for error in [swept.as_ref().err(), sent.as_ref().err()].into_iter().flatten() {
             tracing::error!(error = upstream::chain(error), "a reconciling pass could not be finished");
         }
         let now = sidecar.clock.now();
-        if pruned_at.is_none_or(|at| now.since(at) >= PRUNE_EVERY) {
+        if pruned_at.is_none_or(|at| now.since(at) >= PRUNE_EVERY) && !*stop.borrow() {
             pruned_at = Some(now);
             if let Err(error) = sidecar.store.prune(None, now).await {
                 tracing::error!(error = upstream::chain(&error), "old answers could not be erased");
@@ -75,13 +107,17 @@ async fn passes(sidecar: Arc<Sidecar>, mut stop: watch::Receiver<bool>) {
             remove_unfinished(&sidecar).await;
             look_for_more(&sidecar).await;
         }
-        let wait = next_wake(&sidecar, passed.ok()).await;
+        let wait = match (swept, sent) {
+            (Ok(()), Ok(true)) => WAKE_EVERY_MIN,
+            (Ok(()), Ok(false)) => longest_wait(&sidecar),
+            (Err(_), _) | (_, Err(_)) => longest_wait(&sidecar).max(WAKE_AFTER_FAILURE_MIN),
+        };
         tokio::select! {
             // Whoever asks for a look is heard even if it is time for one: otherwise it would be made twice.
             biased;
+            () = stopped(&mut stop) => return,
             () = soon => {}
             () = tokio::time::sleep(wait) => {}
-            () = stopped(&mut stop) => return,
         }
     }
 }
@@ -95,7 +131,7 @@ pub(crate) async fn look_for_more(sidecar: &Arc<Sidecar>) {
         Ok(0) => {}
         Ok(effects) => {
             tracing::info!(effects, "what could not be looked for can be now");
-            sidecar.look_soon.notify_one();
+            sidecar.look_soon.notify_waiters();
         }
         Err(error) => {
             tracing::error!(
@@ -114,47 +150,39 @@ async fn remove_unfinished(sidecar: &Sidecar) {
     }
 }
 
-/// A success wakes nobody: where the look that may confirm it is due sooner than the usual wake, that is waited for.
-/// What a full pass has left over waits for nothing, and what a pass has failed on waits the longest.
-async fn next_wake(sidecar: &Arc<Sidecar>, passed: Option<Passed>) -> Duration {
+/// A success wakes nobody: where the look that may confirm it is due sooner than the usual wake, that is waited for. Without
+/// a list of what is due, the longest.
+async fn next_wake(sidecar: &Arc<Sidecar>, listed: Option<Timestamp>) -> Duration {
     let longest = longest_wait(sidecar);
-    match passed {
-        None => longest.max(WAKE_AFTER_FAILURE_MIN),
-        Some(Passed { more: true, .. }) => WAKE_EVERY_MIN,
-        Some(Passed { began, more: false }) => match sidecar.store.next_look(began).await {
-            Ok(Some(at)) => at.since(sidecar.clock.now()).clamp(WAKE_EVERY_MIN, longest),
-            Ok(None) | Err(_) => longest,
-        },
+    let Some(listed) = listed else { return longest.max(WAKE_AFTER_FAILURE_MIN) };
+    match sidecar.store.next_look(listed).await {
+        Ok(Some(at)) => at.since(sidecar.clock.now()).clamp(WAKE_EVERY_MIN, longest),
+        Ok(None) => longest,
+        Err(error) => {
+            tracing::error!(error = upstream::chain(&error), "when the next look is due could not be read");
+            longest
+        }
     }
 }
 
-fn longest_wait(sidecar: &Arc<Sidecar>) -> Duration {
+/// Between wakes, and the pause of what is put off.
+pub(crate) fn longest_wait(sidecar: &Arc<Sidecar>) -> Duration {
     sidecar.snapshot().config.reconcile.schedule.first_after.clamp(WAKE_EVERY_MIN, WAKE_EVERY)
 }
 
-/// What a pass has left.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Passed {
-    /// Looks that were due by then had their turn.
-    pub began: Timestamp,
-    /// More may be due already: a list was as long as one pass takes, and something of it was done.
-    pub more: bool,
-}
-
-/// One pass: sweep, list, look, record. At most `max_per_pass` looks. What cannot be recorded on one effect is logged, and
-/// it is left alone for a while; the others have their turn.
+/// One pass of everything, for whoever drives a sidecar by hand: sweep, a round of looks, what is approved. What cannot be
+/// recorded on one effect is logged, and it is left alone for a while; the others have their turn.
 ///
 /// # Errors
 /// The record could not be read or written at all.
-pub async fn pass(sidecar: &Arc<Sidecar>) -> Result<Passed, StoreError> {
-    let began = sidecar.clock.now();
-    let snapshot = sidecar.snapshot();
-    let swept = sweep(sidecar, began).await;
-    let looked = look_at_due(sidecar, &snapshot, began).await;
-    let confirmed = confirm(sidecar, &snapshot).await;
-    let sent = let_through::pass(sidecar).await;
+pub async fn pass(sidecar: &Arc<Sidecar>) -> Result<(), StoreError> {
+    let (_never, stop) = watch::channel(false);
+    let swept = sweep(sidecar, sidecar.clock.now()).await;
+    let looked = rounds::round(sidecar).await;
+    let sent = let_through::pass(sidecar, &stop).await;
     swept?;
-    Ok(Passed { began, more: [looked?, confirmed?, sent?].contains(&true) })
+    looked?;
+    sent.map(drop)
 }
 
 async fn sweep(sidecar: &Arc<Sidecar>, now: Timestamp) -> Result<(), StoreError> {
@@ -162,45 +190,6 @@ async fn sweep(sidecar: &Arc<Sidecar>, now: Timestamp) -> Result<(), StoreError>
         tracing::warn!(effect.id = %effect, "a dispatch was interrupted; its outcome is unknown");
     }
     Ok(())
-}
-
-/// Whether more may be due.
-async fn look_at_due(
-    sidecar: &Arc<Sidecar>,
-    snapshot: &Snapshot,
-    now: Timestamp,
-) -> Result<bool, StoreError> {
-    let looks_max = snapshot.config.reconcile.max_per_pass;
-    let listed = sidecar.store.due(now, looks_max.saturating_add(sidecar.put_off.resting())).await?;
-    let turns = sidecar.put_off.awake(listed, |due| &due.view.id, looks_max);
-    let mut done = 0;
-    for due in &turns {
-        let finding = look(sidecar, snapshot, due).await;
-        match apply(sidecar, &due.view.id, finding, Looker::Schedule).await {
-            Ok(_) => done += 1,
-            Err(error) => put_off(sidecar, &due.view.id, error)?,
-        }
-    }
-    Ok(done > 0 && turns.len() >= looks_max)
-}
-
-/// One look after a success, as late as a first look after an unknown: a match makes `acknowledged` into
-/// `confirmed`. Whether more may be due.
-async fn confirm(sidecar: &Arc<Sidecar>, snapshot: &Snapshot) -> Result<bool, StoreError> {
-    let looks_max = snapshot.config.reconcile.max_per_pass;
-    let before = sidecar.clock.now().minus(snapshot.config.reconcile.schedule.first_after);
-    let listed =
-        sidecar.store.unconfirmed(before, looks_max.saturating_add(sidecar.put_off.resting())).await?;
-    let turns = sidecar.put_off.awake(listed, |due| &due.view.id, looks_max);
-    let mut done = 0;
-    for due in &turns {
-        let finding = look(sidecar, snapshot, due).await;
-        match sidecar.store.confirm(&due.view.id, finding, sidecar.clock.now()).await {
-            Ok(_) => done += 1,
-            Err(error) => put_off(sidecar, &due.view.id, error)?,
-        }
-    }
-    Ok(done > 0 && turns.len() >= looks_max)
 }
 
 /// Leaves an effect alone that could not be recorded on.
@@ -233,11 +222,11 @@ pub async fn look_now(sidecar: &Arc<Sidecar>, id: &EffectId, looker: Looker) -> 
         }
     }
     let snapshot = sidecar.snapshot();
-    let finding = look(sidecar, &snapshot, &due).await;
+    let (finding, _) = looking::look(sidecar, &snapshot, &due).await;
     Ok(apply(sidecar, id, finding, looker).await?)
 }
 
-async fn apply(
+pub(crate) async fn apply(
     sidecar: &Arc<Sidecar>,
     id: &EffectId,
     finding: Finding,
@@ -252,81 +241,4 @@ async fn apply(
         Found::AlreadySettled(_) | Found::Missing => {}
     }
     Ok(found)
-}
-
-/// One look, as many questions as it takes. Always ends in a finding.
-pub async fn look(sidecar: &Arc<Sidecar>, snapshot: &Snapshot, due: &LookDue) -> Finding {
-    let unreadable = |what: &str| Finding::Unreadable { what: what.into() };
-    // One that is not enabled sends nothing more, and what it has sent is looked for all the same.
-    let Some((action, adapter)) = snapshot.declared(due.view.action.as_str()) else {
-        return unreadable("the action is no longer declared");
-    };
-    let authority = adapting::authority(action);
-    let Some(host) = snapshot.host(&authority) else { return unreadable("its host is no longer declared") };
-    let Ok(memory) = serde_json::from_str::<Value>(&due.memory) else {
-        return unreadable("what was remembered of it cannot be read");
-    };
-    if let Err(elsewhere) = as_prepared::still_there(action, adapter, &due.view, &memory) {
-        return unreadable(elsewhere.what());
-    }
-    let headers: Vec<(String, String)> =
-        serde_json::from_value(memory["headers"].clone()).unwrap_or_default();
-    // What a refusal names is somebody else's, such as the object that was there already.
-    let answer = due.view.response.as_ref().filter(|kept| (200..=299).contains(&kept.status));
-    let response = answer.and_then(|kept| serde_json::from_slice(&kept.body).ok());
-    let remembered = Memory {
-        effect_id: due.view.id.as_str(),
-        provider_key: &due.view.provider_key,
-        input: &memory["input"],
-        headers: &headers,
-        response: response.as_ref(),
-        sent_at_ms: due.view.claimed_at.unwrap_or(due.view.created_at).0,
-    };
-    let timed = tokio::time::timeout(
-        snapshot.config.reconcile.timeout,
-        questions(sidecar, snapshot, (host, action, adapter), &remembered),
-    );
-    let finding = timed.await.unwrap_or_else(|_| unreadable("the look took too long"));
-    sidecar.metrics.looked(&finding);
-    finding
-}
-
-async fn questions(
-    sidecar: &Arc<Sidecar>,
-    snapshot: &Snapshot,
-    (host, action, adapter): (&Host, &Action, &Adapter),
-    memory: &Memory<'_>,
-) -> Finding {
-    let mut next = adapter.look(memory, LookStep::First);
-    for page in 1..=QUESTIONS_MAX {
-        let request = match next {
-            Look::Found(finding) => return finding,
-            Look::Impossible(why) => return Finding::Unreadable { what: why.into() },
-            Look::Ask(request) => request,
-        };
-        let answer = match ask(sidecar, snapshot, host, action, &request).await {
-            Ok(answer) => answer,
-            Err(what) => return Finding::Unreadable { what: what.into() },
-        };
-        next = adapter.look(memory, LookStep::Next { request: &request, answer: &answer, page });
-    }
-    Finding::Unreadable { what: "the look asked too many questions".into() }
-}
-
-/// One question, with the credential of the action.
-async fn ask(
-    sidecar: &Arc<Sidecar>,
-    snapshot: &Snapshot,
-    host: &Host,
-    action: &Action,
-    read_back: &ReadBack,
-) -> Result<Answer, String> {
-    let authority = adapting::authority(action);
-    let to = (&authority, adapting::scheme(action));
-    let within = snapshot.config.reconcile.timeout;
-    match read::ask(sidecar, snapshot, (host, action), to, read_back, within).await? {
-        Exchange::Answered(answer) => Ok(answer),
-        Exchange::NotSent(proof) => Err(format!("{}: {}", proof.step(), proof.cause())),
-        Exchange::Lost(loss) => Err(loss.cause),
-    }
 }

@@ -23,6 +23,7 @@ use tokio::task::JoinError;
 use crate::load::{self, LoadError, Loaded, Text};
 use crate::reconciler;
 use crate::state::{Sidecar, Snapshot, SnapshotError};
+use crate::strays::{self, Stray, Why};
 use crate::taken_over::{self, TakenOver};
 use differences::{Difference, Kind};
 pub use edits::{ManagedEdit, Prepared};
@@ -75,6 +76,8 @@ pub struct Reloaded {
     pub limits: Vec<String>,
     /// Requests with open effects that are another action's from now on.
     pub taken_over: Vec<TakenOver>,
+    /// Open effects that it has lost hold of.
+    pub strays: Vec<Stray>,
     /// What keys that have another name may do.
     pub renamed: Vec<String>,
     /// Doubts that were not there before.
@@ -303,6 +306,10 @@ impl<'a> Turn<'a> {
             false => Ok(Vec::new()),
         };
         let taken_over = taken_over.map_err(ReloadError::Unsettled)?;
+        let strays = match differences.iter().any(|difference| difference.kind == Kind::Action) {
+            true => self.strays(&running, &snapshot).await.map_err(ReloadError::Unsettled)?,
+            false => Vec::new(),
+        };
         let renamed = renamed::doubts(&self.sidecar.store, &running.config, &loaded.config).await;
         let renamed = renamed.map_err(ReloadError::Unsettled)?;
         // First the record: a limit that is declared counts before anything is let through under it.
@@ -313,7 +320,17 @@ impl<'a> Turn<'a> {
         let news = |warning: &Fault| !known.iter().any(|known| known.message == warning.message);
         let warnings = loaded.warnings.into_iter().filter(news).collect();
         self.last.digest = loaded.digest;
-        Ok(Reloaded { differences, next_start, limits, taken_over, renamed, warnings })
+        Ok(Reloaded { differences, next_start, limits, taken_over, strays, renamed, warnings })
+    }
+
+    /// What is lost hold of by it, and was not before. Requests that another action takes over are told by themselves.
+    async fn strays(&self, now: &Snapshot, next: &Snapshot) -> Result<Vec<Stray>, StoreError> {
+        let known = strays::of(&self.sidecar.store, now).await?;
+        let mut lost = strays::of(&self.sidecar.store, next).await?;
+        let is_known =
+            |one: &Stray| known.iter().any(|known| known.action == one.action && known.why == one.why);
+        lost.retain(|one| !matches!(one.why, Why::ServedBy(_)) && !is_known(one));
+        Ok(lost)
     }
 
     /// Each reload is heard of once, whatever became of it.
@@ -342,7 +359,7 @@ impl<'a> Turn<'a> {
 }
 
 fn log(reloaded: &Reloaded) {
-    let Reloaded { differences, next_start, limits, taken_over, renamed, warnings } = reloaded;
+    let Reloaded { differences, next_start, limits, taken_over, strays, renamed, warnings } = reloaded;
     warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     for difference in differences {
         if difference.takes_away() {
@@ -356,6 +373,7 @@ fn log(reloaded: &Reloaded) {
     for one in taken_over {
         tracing::warn!(from = %one.from, by = %one.by, open = one.open, "requests are another action's now: {}", one.sentence());
     }
+    strays.iter().for_each(Stray::warn);
     for setting in next_start {
         tracing::warn!("{setting} was changed: that takes effect at the next start");
     }

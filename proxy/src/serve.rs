@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use oncegate_certs::{Authority, Leaves};
@@ -27,14 +26,17 @@ use crate::reload::Files;
 use crate::run_port::RunPorts;
 use crate::sockets::{self, OwnPorts, address, bind};
 use crate::state::{Sidecar, Snapshot, SnapshotError, new_ulid};
+use crate::strays::{self, Stray};
 use crate::task;
 use crate::traced::Traces;
 use crate::vault::{Vault, VaultError};
-use crate::{control, reconciler};
+use crate::{control, reconciler, upstream};
 
 /// Minted leaves that are kept.
 const LEAVES_MAX: NonZeroUsize = NonZeroUsize::new(1024).expect("1024 is not zero");
-/// How long a graceful stop waits for open connections.
+/// What listeners and background need beyond the grace of their connections.
+const AFTER_GRACE: Duration = Duration::from_secs(1);
+/// How long a graceful stop waits for open connections, and then for dispatches.
 const GRACE: Duration = Duration::from_secs(20);
 
 /// What a start may be given beside the configuration.
@@ -94,6 +96,7 @@ pub struct Running {
     bundle: PathBuf,
     ca_pem: PathBuf,
     run_ports: RunPorts,
+    grace: Duration,
     stop: watch::Sender<bool>,
     listeners: Vec<JoinHandle<()>>,
     background: Vec<JoinHandle<()>>,
@@ -134,6 +137,13 @@ pub async fn start(loaded: Loaded, options: Options) -> Result<Running, StartErr
     for difference in store.sync_limits(limits, now).await? {
         tracing::info!(difference, "a limit differs from what was recorded");
     }
+    match strays::of(&store, &snapshot).await {
+        Ok(strays) => strays.iter().for_each(Stray::warn),
+        // What reads and writes for a request says so as well, and stops where it has to.
+        Err(error) => {
+            tracing::error!(error = upstream::chain(&error), "what is not settled could not be read")
+        }
+    }
     let sidecar = Arc::new(Sidecar::new(store, options.clock, leaves, files, snapshot));
 
     let (stop, stopped) = watch::channel(false);
@@ -162,6 +172,7 @@ pub async fn start(loaded: Loaded, options: Options) -> Result<Running, StartErr
         bundle,
         ca_pem,
         run_ports,
+        grace: options.grace,
         stop,
         listeners,
         background,
@@ -260,24 +271,28 @@ impl Running {
         &self.sidecar
     }
 
-    /// Stops accepting, lets open requests end, and waits for dispatches on their way, all within the grace. What
-    /// is cut off then is swept at the next start.
+    /// Stops accepting, lets open requests end, begins no look and no dispatch any more, and waits for those that are on
+    /// their way: open connections and what runs in the background have one grace, dispatches another. What is cut off
+    /// then is swept at the next start.
     pub async fn stop(self) {
         self.stop.send_replace(true);
-        for listener in self.listeners {
-            // A listener's task does not fail; if it panicked, the panic has been printed.
-            drop(listener.await);
+        let ended = async {
+            for task in self.listeners.into_iter().chain(self.background) {
+                // They do not fail; if one panicked, the panic has been printed.
+                drop(task.await);
+            }
+        };
+        if tokio::time::timeout(self.grace + AFTER_GRACE, ended).await.is_err() {
+            tracing::warn!("something in the background had not ended");
         }
+        let (pipelines, wire) = (&self.sidecar.in_pipeline, &self.sidecar.on_the_wire);
         let drained = async {
-            while self.sidecar.on_the_wire.load(Ordering::SeqCst) > 0 {
+            while pipelines.count() + wire.count() > 0 {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
-        if tokio::time::timeout(GRACE, drained).await.is_err() {
+        if tokio::time::timeout(self.grace, drained).await.is_err() {
             tracing::warn!("some dispatches had not ended; they are unknown until somebody looks");
-        }
-        for task in self.background {
-            drop(task.await);
         }
     }
 }

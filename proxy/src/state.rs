@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arc_swap::ArcSwap;
@@ -12,6 +11,7 @@ use oncegate_config::model::{Action, Caller, Config, Host};
 use oncegate_policy::action::ActionName;
 use oncegate_policy::authority::Authority;
 use oncegate_policy::caller::CallerName;
+use oncegate_policy::id::EffectId;
 use oncegate_policy::router::Router;
 use oncegate_policy::time::Timestamp;
 use oncegate_store::Store;
@@ -22,7 +22,7 @@ use ulid::Ulid;
 use crate::clock::Clock;
 use crate::control::tls;
 use crate::editions::Editions;
-use crate::in_flight::InFlight;
+use crate::in_flight::{Counted, InFlight};
 use crate::metrics::Metrics;
 use crate::own::Ports;
 use crate::probe::Probes;
@@ -67,8 +67,10 @@ pub struct Sidecar {
     pub in_flight: InFlight,
     /// One at a time claims what was approved.
     pub letting_through: tokio::sync::Mutex<()>,
-    /// Dispatches whose socket is still read, late ones included: a graceful stop waits for them.
-    pub on_the_wire: AtomicUsize,
+    /// Dispatches whose socket is still read, late ones included.
+    pub on_the_wire: Counted,
+    /// Requests in the pipeline that may become one.
+    pub in_pipeline: Counted,
     /// How far the clients came that `oncegate doctor` tries.
     pub probes: Probes,
     /// For outcomes that could not be recorded yet.
@@ -77,8 +79,10 @@ pub struct Sidecar {
     pub look_soon: Notify,
     /// Somebody has asked a person something, which lapses at a time of its own.
     pub asked: Notify,
-    /// What the reconciler leaves alone for a while.
-    pub put_off: PutOff,
+    /// Effects that the reconciler leaves alone for a while.
+    pub put_off: PutOff<EffectId>,
+    /// Servers that it asks nothing for a while.
+    pub unasked: PutOff<Authority>,
     /// Where the configuration comes from.
     pub files: Files,
     /// What `oncegate run` has handed to its commands.
@@ -288,12 +292,14 @@ impl Sidecar {
             tokens: Tokens::default(),
             in_flight: InFlight::default(),
             letting_through: tokio::sync::Mutex::default(),
-            on_the_wire: AtomicUsize::new(0),
+            on_the_wire: Counted::default(),
+            in_pipeline: Counted::default(),
             probes: Probes::default(),
             unrecorded: unrecorded::Room::default(),
             look_soon: Notify::new(),
             asked: Notify::new(),
             put_off: PutOff::default(),
+            unasked: PutOff::default(),
             files,
             run_tokens: RunTokens::default(),
             snapshot: ArcSwap::from_pointee(snapshot),

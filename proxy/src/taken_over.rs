@@ -18,7 +18,7 @@ use crate::receive;
 use crate::state::Snapshot;
 
 /// Effects that are read at once: each comes with its request, which is as long as `max_request_body` at most.
-const READ_AT_ONCE: u32 = 64;
+pub(crate) const READ_AT_ONCE: u32 = 64;
 
 /// Requests that would be another action's.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,12 +66,12 @@ pub async fn between(store: &Store, now: &Snapshot, next: &Snapshot) -> Result<V
 }
 
 /// The action as which this request would be let through; `None` where it would be refused, or is no action's.
-fn served_by(snapshot: &Snapshot, request: &StoredRequest) -> Option<ActionName> {
+pub(crate) fn served_by(snapshot: &Snapshot, request: &StoredRequest) -> Option<ActionName> {
     let uri: Uri = request.url.parse().ok()?;
     let scheme =
         [Scheme::Https, Scheme::Http].into_iter().find(|one| uri.scheme_str() == Some(one.as_str()))?;
     let authority = Authority::parse(uri.authority()?.as_str(), Some(scheme.default_port())).ok()?;
-    let path = CanonicalPath::parse(uri.path()).ok()?;
+    let (path, _) = CanonicalPath::parse_or_spread(uri.path()).ok()?;
     let query = query::parse(uri.query()).ok()?;
     let candidates = snapshot.router.candidates(&request.method, scheme, &authority, &path, &query);
     let headers: HeaderMap = request.headers.iter().filter_map(field).collect();

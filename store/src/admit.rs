@@ -18,7 +18,7 @@ use serde_json::json;
 use crate::claim::{Claimed, DispatchPermit};
 use crate::error::{Fault, StoreError};
 use crate::events::Event;
-use crate::facts::{self, Asking};
+use crate::facts::{self, Asking, Subjects};
 use crate::holds::{self, Reserved, Room, Wanted};
 use crate::insert::Entry;
 use crate::view::{EffectView, SecretNames, StoredRequest};
@@ -47,6 +47,9 @@ pub struct NewEffect {
     pub subject: Option<String>,
     /// Other subjects that are looked at too, where one thing has more than one name.
     pub near: Vec<NearSubject>,
+    /// What its subject is compared in beside its own action: effects of one realm are in each other's way, whatever their
+    /// actions are called. `None` for those of its action alone.
+    pub realm: Option<String>,
     /// What limits with a resource prefix look at.
     pub resource: Option<String>,
     /// What it takes of limits.
@@ -153,10 +156,8 @@ impl Store {
         let look = move |connection: &rusqlite::Connection| {
             let asking = Asking {
                 caller: &caller,
-                action: &action,
                 asked: &asked,
-                subject: subject.as_deref(),
-                near: &[],
+                on: Subjects { action: &action, realm: None, subject: subject.as_deref(), near: &[] },
             };
             // One snapshot: facts of different moments could make a repeat of what is none.
             read::snapshot(connection, |inside| {
@@ -187,10 +188,13 @@ fn admit(tx: &mut Tx<'_>, new: &NewEffect, entry: &mut Entry) -> Result<Inside, 
     let now = entry.now;
     let asking = Asking {
         caller: &new.caller,
-        action: &new.action,
         asked: &new.asked,
-        subject: new.subject.as_deref(),
-        near: &new.near,
+        on: Subjects {
+            action: &new.action,
+            realm: new.realm.as_deref(),
+            subject: new.subject.as_deref(),
+            near: &new.near,
+        },
     };
     let halted = tx.tally.halted(tx.connection)?;
     entry.retry_of = match decide(&new.asked, &facts::read(tx.connection, &asking, halted, now)?, now) {

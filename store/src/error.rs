@@ -100,6 +100,12 @@ pub enum Fault {
         /// What stands there.
         found: String,
     },
+    /// What is kept to be sent is not what was prepared: another hand has changed it.
+    #[error("the request of effect {effect} is not the one that was recorded: it is not sent")]
+    Altered {
+        /// The effect.
+        effect: EffectId,
+    },
     /// A claim whose effect is not where a claim can be.
     #[error("effect {effect} is in stage {stage}")]
     OutOfOrder {

@@ -11,6 +11,7 @@ use oncegate_policy::time::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Params, Row};
 
 use crate::error::Fault;
+use crate::events::text_of;
 use crate::plain;
 use crate::row::{self, Columns};
 
@@ -21,10 +22,26 @@ const IDENTICAL_MAX: i64 = 32;
 /// Who asks for what.
 pub(crate) struct Asking<'a> {
     pub(crate) caller: &'a CallerName,
-    pub(crate) action: &'a ActionName,
     pub(crate) asked: &'a Asked,
+    pub(crate) on: Subjects<'a>,
+}
+
+/// What is acted on, by every name that it may have.
+pub(crate) struct Subjects<'a> {
+    pub(crate) action: &'a ActionName,
+    /// Effects of other actions are compared with where they are of the same one.
+    pub(crate) realm: Option<&'a str>,
     pub(crate) subject: Option<&'a str>,
     pub(crate) near: &'a [NearSubject],
+}
+
+/// Whose way an open effect is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fence {
+    /// Of a request that comes: what is approved is about to be sent.
+    Admitting,
+    /// Of what is approved and about to be sent itself: two of them keep each other from nothing until one has begun.
+    Claiming,
 }
 
 /// SQL for the key of an invocation's effect: that has the same id with another beginning, but for those of earlier versions.
@@ -46,42 +63,52 @@ pub(crate) use effect_of_invocation;
 /// One statement on effects that are in the way. A text is put together by the compiler, so that finding it in the
 /// statement cache costs no more than reading it.
 macro_rules! known {
-    ($rest:literal) => {
-        known!("", $rest)
-    };
-    ($index:literal, $rest:literal) => {
+    (INDEXED $index:literal, $rest:literal) => {
         concat!(
-            "SELECT id, invocation, fingerprint, stage, result, settled_at, retried_by IS NOT NULL FROM effect ",
+            "SELECT id, invocation, fingerprint, stage, result, settled_at, retried_by IS NOT NULL FROM effect INDEXED BY ",
             $index,
             " WHERE ",
             $rest
+        )
+    };
+    ($($rest:literal),+) => {
+        concat!(
+            "SELECT id, invocation, fingerprint, stage, result, settled_at, retried_by IS NOT NULL FROM effect WHERE ",
+            $($rest),+
         )
     };
 }
 
 const UNDER_CALLER_KEY: &str = known!("caller = ?1 AND action = ?2 AND caller_key = ?3");
 const UNDER_DECLARED_KEY: &str = known!("action = ?1 AND declared_key = ?2 ORDER BY key DESC LIMIT 1");
-/// Any of them is in the way: to find the oldest would cost SQLite a table to sort them in.
-const OPEN_ON_SUBJECT: &str = known!(
-    "action = ?1 AND subject = ?2 AND subject IS NOT NULL
-         AND stage NOT IN ('settled', 'rejected') AND stage <> 'awaiting_approval' LIMIT 1"
-);
-/// What is only in flight is left to its own subject: which of many it would be the same as is not known.
-const UNKNOWN_BELOW: &str = known!(
-    "action = ?1 AND subject >= ?2 AND subject < ?2 || char(1114111)
-         AND stage NOT IN ('settled', 'rejected') AND stage = 'reconciling' LIMIT 1"
-);
+/// What is open on subjects: `$where` says which of them. It is of the same action, or of the same realm, whatever its action
+/// is called. Any of them is in the way: to find the oldest would cost SQLite a table to sort them in.
+macro_rules! open_on {
+    ($where:literal) => {
+        known!(
+            $where,
+            " AND stage NOT IN ('settled', 'rejected') AND subject IS NOT NULL
+                AND (action = ?1 OR EXISTS (SELECT 1 FROM request r WHERE r.effect = effect.key AND r.realm = ?2)) LIMIT 1"
+        )
+    };
+}
+
+const OPEN_ON_SUBJECT: &str = open_on!("subject = ?3 AND stage <> 'awaiting_approval'");
+const BEGUN_ON_SUBJECT: &str = open_on!("subject = ?3 AND stage NOT IN ('awaiting_approval', 'ready')");
+/// What is in flight may be the same, too, and is for seconds only.
+const UNKNOWN_BELOW: &str =
+    open_on!("subject >= ?3 AND subject < ?3 || char(1114111) AND stage IN ('dispatching', 'reconciling')");
 const RETRY_TARGET: &str =
     concat!(known!("action = ?2 AND caller = ?3 AND key = "), effect_of_invocation!("?1"));
 /// Among what is open of the action, which is little, and not among all that was ever identical.
 const OPEN_IDENTICAL: &str = known!(
-    "INDEXED BY effect_open",
+    INDEXED "effect_open",
     "fingerprint = ?2 AND action = ?1
          AND stage NOT IN ('settled', 'rejected') ORDER BY key LIMIT 1"
 );
 /// Behind failures and refusals, each of which was asked under a key of its own.
 const SUCCEEDED_IDENTICAL: &str = known!(
-    "INDEXED BY effect_fingerprint",
+    INDEXED "effect_fingerprint",
     "fingerprint = ?2 AND action = ?1
          AND stage = 'settled' AND result <> 'failed' AND settled_at > ?3 ORDER BY key DESC LIMIT 1"
 );
@@ -95,7 +122,7 @@ pub(crate) fn read(
     halted: Option<String>,
     now: Timestamp,
 ) -> Result<Facts, Fault> {
-    let (action, asked) = (asking.action.as_str(), asking.asked);
+    let (action, asked) = (asking.on.action.as_str(), asking.asked);
     let by_caller_key = match &asked.caller_key {
         Some(key) => known(connection, UNDER_CALLER_KEY, [asking.caller.as_str(), action, &key.text])?,
         None => None,
@@ -108,7 +135,7 @@ pub(crate) fn read(
         Some(key) => known(connection, UNDER_DECLARED_KEY, [action, key.as_str()])?,
         None => None,
     };
-    let open_on_subject = open_on_subject(connection, asking)?;
+    let open_on_subject = open_on_subject(connection, Fence::Admitting, &asking.on)?;
     let retry_target = match &asked.retry_of {
         Some(named) => known(connection, RETRY_TARGET, [named.as_str(), action, asking.caller.as_str()])?,
         None => None,
@@ -125,17 +152,25 @@ pub(crate) fn read(
 }
 
 /// What is open on the subject itself, else on one that may be the same thing.
-fn open_on_subject(connection: &Connection, asking: &Asking<'_>) -> Result<Option<Known>, Fault> {
-    let action = asking.action.as_str();
-    if let Some(subject) = asking.subject
-        && let Some(open) = known(connection, OPEN_ON_SUBJECT, [action, subject])?
+pub(crate) fn open_on_subject(
+    connection: &Connection,
+    fence: Fence,
+    on: &Subjects<'_>,
+) -> Result<Option<Known>, Fault> {
+    let action = on.action.as_str();
+    let itself = match fence {
+        Fence::Admitting => OPEN_ON_SUBJECT,
+        Fence::Claiming => BEGUN_ON_SUBJECT,
+    };
+    if let Some(subject) = on.subject
+        && let Some(open) = known(connection, itself, (action, on.realm, subject))?
     {
         return Ok(Some(open));
     }
-    for near in asking.near {
+    for near in on.near {
         let open = match near {
-            NearSubject::Named(subject) => known(connection, OPEN_ON_SUBJECT, [action, subject])?,
-            NearSubject::Beginning(with) => known(connection, UNKNOWN_BELOW, [action, with])?,
+            NearSubject::Named(subject) => known(connection, itself, (action, on.realm, subject))?,
+            NearSubject::Beginning(with) => known(connection, UNKNOWN_BELOW, (action, on.realm, with))?,
         };
         if open.is_some() {
             return Ok(open);
@@ -144,10 +179,31 @@ fn open_on_subject(connection: &Connection, asking: &Asking<'_>) -> Result<Optio
     Ok(None)
 }
 
+/// Other subjects as they are kept: a JSON list of pairs. `None` for none.
+pub(crate) fn near_to(near: &[NearSubject]) -> Option<String> {
+    let pair = |near: &NearSubject| match near {
+        NearSubject::Named(subject) => (NAMED, subject.clone()),
+        NearSubject::Beginning(with) => (BEGINNING, with.clone()),
+    };
+    (!near.is_empty()).then(|| text_of(&near.iter().map(pair).collect::<Vec<_>>()))
+}
+
+pub(crate) fn near_from(text: Option<&str>) -> Result<Vec<NearSubject>, Fault> {
+    let read = |(word, subject): (String, String)| match word.as_str() {
+        NAMED => Ok(NearSubject::Named(subject)),
+        BEGINNING => Ok(NearSubject::Beginning(subject)),
+        _ => Err(Fault::Unreadable { what: "kind of subject", found: word }),
+    };
+    row::headers_from(text.unwrap_or("[]"))?.into_iter().map(read).collect()
+}
+
+const NAMED: &str = "named";
+const BEGINNING: &str = "beginning";
+
 /// Of all identical requests the one that counts most: one that is open, else one that succeeded within
 /// `identical_within`, else the latest. The latest alone would forget an unknown behind a later failure.
 fn identical(connection: &Connection, asking: &Asking<'_>, now: Timestamp) -> Result<Option<Known>, Fault> {
-    let (action, fingerprint) = (asking.action.as_str(), row::from_hex(&asking.asked.fingerprint));
+    let (action, fingerprint) = (asking.on.action.as_str(), row::from_hex(&asking.asked.fingerprint));
     let mut statement = connection.prepare_cached(IDENTICAL)?;
     let mut rows = statement.query((action, fingerprint, IDENTICAL_MAX))?;
     let (mut seen, mut recent, mut latest, mut open) = (0_i64, None, None, None);

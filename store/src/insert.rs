@@ -13,7 +13,7 @@ use crate::events::text_of;
 use crate::facts::effect_of_invocation;
 use crate::view::{EffectView, SecretNames, StoredRequest};
 use crate::writer::Tx;
-use crate::{preview, row};
+use crate::{facts, preview, row};
 
 /// What is worked out once, before the writer's turn, and written to more than one place.
 pub(crate) struct Entry {
@@ -179,11 +179,23 @@ pub(crate) fn insert(
 
 fn insert_beside(tx: &Tx<'_>, key: i64, new: &NewEffect, entry: &Entry) -> Result<(), Fault> {
     let request = &new.request;
+    // What is claimed at once has been fenced by now.
+    let near = new.approval.and_then(|_| facts::near_to(&new.near));
     tx.connection
         .prepare_cached(
-            "INSERT INTO request (effect, method, url, headers, memory, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            "INSERT INTO request (effect, method, url, headers, memory, body, realm, near)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
         )?
-        .execute(params![key, request.method, request.url, entry.headers, new.memory, request.body])?;
+        .execute(params![
+            key,
+            request.method,
+            request.url,
+            entry.headers,
+            new.memory,
+            request.body,
+            new.subject.as_ref().and(new.realm.as_ref()),
+            near
+        ])?;
     for (on, outcome) in &new.depends_on {
         tx.connection
             .prepare_cached("INSERT OR IGNORE INTO dependency SELECT ?1, key, ?3 FROM effect WHERE id = ?2")?
@@ -218,7 +230,7 @@ impl Tx<'_> {
 }
 
 /// What was prepared, for the receipt. The credential is not in it.
-fn digest(request: &StoredRequest, headers: &str) -> [u8; 32] {
+pub(crate) fn digest(request: &StoredRequest, headers: &str) -> [u8; 32] {
     let mut hasher = Sha256::new();
     for part in [request.method.as_bytes(), request.url.as_bytes(), headers.as_bytes()] {
         hasher.update((part.len() as u64).to_be_bytes());

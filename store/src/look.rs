@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use oncegate_policy::action::ActionName;
 use oncegate_policy::effect::{SettledResult, Stage, Verification};
 use oncegate_policy::id::{AttemptId, EffectId};
 use oncegate_policy::reconcile::{Finding, Looker, Settles, settles};
@@ -12,6 +13,7 @@ use serde_json::json;
 
 use crate::Store;
 use crate::error::{Fault, StoreError};
+use crate::events::text_of;
 use crate::holds::Ending;
 use crate::row::{self, Effect};
 use crate::settle::{End, Fact};
@@ -48,33 +50,47 @@ pub enum Found {
 
 impl Store {
     /// Unknown effects whose look is due, the longest overdue first. A look that is further off than any can be was
-    /// planned before the clock was set back: it is due, too.
+    /// planned before the clock was set back: it is due, too. Those of the actions in `but` are left out.
     ///
     /// # Errors
     /// The record could not be read.
-    pub async fn due(&self, now: Timestamp, limit: usize) -> Result<Vec<LookDue>, StoreError> {
+    pub async fn due(
+        &self,
+        now: Timestamp,
+        limit: usize,
+        but: &[ActionName],
+    ) -> Result<Vec<LookDue>, StoreError> {
+        let but = listed(but);
         // What became unknown since `now` was taken was planned from a later moment: that is no clock that was set back.
         let latest = self.inner.schedule.next(now, u32::MAX).plus(PASS_MAX);
         let look = move |connection: &Connection| {
             let limit = i64::try_from(limit).unwrap_or(i64::MAX);
             let rest = "WHERE e.stage = 'reconciling' AND e.next_look_at IS NOT NULL
-                AND (e.next_look_at <= ?1 OR e.next_look_at > ?2) ORDER BY e.next_look_at LIMIT ?3";
-            with_memory(connection, row::few(connection, rest, [now.0, latest.0, limit])?)
+                AND (e.next_look_at <= ?1 OR e.next_look_at > ?2)
+                AND e.action NOT IN (SELECT value FROM json_each(?4)) ORDER BY e.next_look_at LIMIT ?3";
+            with_memory(connection, row::few(connection, rest, params![now.0, latest.0, limit, but])?)
         };
         self.inner.reader.read("read which looks are due", look).await
     }
 
-    /// Effects that the provider acknowledged `before` a moment, whose look that could confirm them has not been made.
+    /// Effects that the provider acknowledged `before` a moment, whose look that could confirm them has not been made. Those of
+    /// the actions in `but` are left out.
     ///
     /// # Errors
     /// The record could not be read.
-    pub async fn unconfirmed(&self, before: Timestamp, limit: usize) -> Result<Vec<LookDue>, StoreError> {
+    pub async fn unconfirmed(
+        &self,
+        before: Timestamp,
+        limit: usize,
+        but: &[ActionName],
+    ) -> Result<Vec<LookDue>, StoreError> {
+        let but = listed(but);
         let look = move |connection: &Connection| {
             let limit = i64::try_from(limit).unwrap_or(i64::MAX);
             let rest =
                 "WHERE e.key IN (SELECT effect FROM request) AND e.stage = 'settled' AND e.settled_at <= ?1
-                ORDER BY e.key LIMIT ?2";
-            with_memory(connection, row::few(connection, rest, [before.0, limit])?)
+                AND e.action NOT IN (SELECT value FROM json_each(?3)) ORDER BY e.key LIMIT ?2";
+            with_memory(connection, row::few(connection, rest, params![before.0, limit, but])?)
         };
         self.inner.reader.read("read what may be confirmed", look).await
     }
@@ -146,6 +162,11 @@ impl Store {
     }
 }
 
+/// Names as SQLite reads a list of them.
+fn listed(actions: &[ActionName]) -> String {
+    text_of(&actions.iter().map(ActionName::as_str).collect::<Vec<_>>())
+}
+
 fn with_memory(connection: &Connection, effects: Vec<Effect>) -> Result<Vec<LookDue>, Fault> {
     let mut statement = connection.prepare_cached("SELECT memory FROM request WHERE effect = ?1")?;
     let mut due = Vec::with_capacity(effects.len());
@@ -192,7 +213,7 @@ fn apply(
                 verification: Verification::Provider,
                 holds: Ending::Consumed,
             };
-            tx.settled_response(effect, true, record(finding), now)?;
+            tx.settled_response(effect, record(finding), now)?;
             tx.settle(effect, &end, fact(finding, &text, by), now)?;
             Ok(Found::Settled(effect.view.clone()))
         }
@@ -202,7 +223,7 @@ fn apply(
                 verification: Verification::Provider,
                 holds: Ending::Released,
             };
-            tx.settled_response(effect, false, record(finding), now)?;
+            tx.settled_response(effect, record(finding), now)?;
             tx.settle(effect, &end, fact(finding, &text, by), now)?;
             Ok(Found::Settled(effect.view.clone()))
         }

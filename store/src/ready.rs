@@ -1,21 +1,23 @@
 //! From approved to claimed: every control again, then the one dispatch, as an admission would.
 
-use oncegate_policy::effect::Outcome;
+use oncegate_policy::admission::{self, Known};
+use oncegate_policy::effect::{Outcome, Stage};
 use oncegate_policy::id::EffectId;
-use oncegate_policy::refusal::{Code, Refusal};
+use oncegate_policy::refusal::Refusal;
 use oncegate_policy::time::Timestamp;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, params};
 use serde_json::json;
 
 use crate::claim::{Claimed, DispatchPermit};
 use crate::error::{Fault, StoreError};
 use crate::events::Event;
+use crate::facts::{Fence, Subjects};
 use crate::holds::{self, Reserved, Wanted};
 use crate::read::{collect, depends_on};
 use crate::row::{self, Effect};
 use crate::view::{EffectView, StoredRequest};
 use crate::writer::{Step, Tx};
-use crate::{Store, approval, attempt, facts};
+use crate::{Store, approval, attempt, facts, insert};
 
 const CLAIM: Step =
     Step::new("claim an approved effect").failing_at("before_commit", "after_commit").permitting();
@@ -130,9 +132,7 @@ fn claim(tx: &mut Tx<'_>, effect: &Effect, now: Timestamp) -> Result<Inside, Fau
         return Ok(Inside::Other(ReadyClaim::NotReady(effect.view.clone())));
     }
     if let Some(reason) = facts::halted(tx.connection)? {
-        let sentence = format!("All writes are halted by the operator ({reason}). Nothing was sent.");
-        let refusal = Refusal::new(Code::Halted, sentence);
-        return Ok(Inside::Other(ReadyClaim::Halted(refusal, effect.view.clone())));
+        return Ok(Inside::Other(ReadyClaim::Halted(admission::halted(&reason), effect.view.clone())));
     }
     let room = match in_the_way(tx, effect, now)? {
         Reserved::Room(room) => room,
@@ -174,24 +174,25 @@ fn in_the_way(tx: &mut Tx<'_>, effect: &Effect, now: Timestamp) -> Result<Reserv
         }
     }
     if let Some(open) = open_on_subject(tx.connection, effect)? {
-        let sentence = format!("Effect {open} on the same subject is not settled. Nothing was sent.");
-        return Ok(Reserved::NoRoom(Refusal::naming(Code::UnresolvedEffect, open, sentence)));
+        return Ok(Reserved::NoRoom(admission::unresolved(&open.effect)));
     }
     holds::room(tx, &Wanted::of(&effect.view), now)
 }
 
-/// While this one waited, another write on its subject may have begun.
-fn open_on_subject(connection: &Connection, effect: &Effect) -> Result<Option<EffectId>, Fault> {
-    let Some(subject) = &effect.view.subject else { return Ok(None) };
-    let mut statement = connection.prepare_cached(
-        "SELECT id FROM effect WHERE action = ?1 AND subject = ?2 AND subject IS NOT NULL AND key <> ?3
-             AND stage NOT IN ('settled', 'rejected') AND stage NOT IN ('awaiting_approval', 'ready') LIMIT 1",
-    )?;
-    let found: Option<String> = statement
-        .query_row(params![effect.view.action.as_str(), subject, effect.key], |found| found.get(0))
-        .optional()?;
-    let read = |found: String| EffectId::parse(&found).ok_or(Fault::Unreadable { what: "effect id", found });
-    found.map(read).transpose()
+/// While this one waited, another write on its subject, or on one that may be the same, may have begun.
+fn open_on_subject(connection: &Connection, effect: &Effect) -> Result<Option<Known>, Fault> {
+    let mut statement = connection.prepare_cached("SELECT realm, near FROM request WHERE effect = ?1")?;
+    let kept = collect(&mut statement.query([effect.key])?, |columns| {
+        Ok((columns.next::<Option<String>>()?, columns.next::<Option<String>>()?))
+    })?;
+    let (realm, near) = kept.into_iter().next().unwrap_or_default();
+    let on = Subjects {
+        action: &effect.view.action,
+        realm: realm.as_deref(),
+        subject: effect.view.subject.as_deref(),
+        near: &facts::near_from(near.as_deref())?,
+    };
+    facts::open_on_subject(connection, Fence::Claiming, &on)
 }
 
 fn reject(tx: &mut Tx<'_>, effect: &Effect, refusal: &Refusal, now: Timestamp) -> Result<EffectView, Fault> {
@@ -219,13 +220,16 @@ pub(crate) fn prepared(connection: &Connection, effect: Effect) -> Result<Option
         .prepare_cached("SELECT method, url, headers, body, memory FROM request WHERE effect = ?1")?;
     let found = collect(&mut statement.query([effect.key])?, |columns| {
         let (method, url) = (columns.next()?, columns.next()?);
-        let headers = row::headers_from(&columns.next::<String>()?)?;
-        let request = StoredRequest { method, url, headers, body: columns.next()? };
-        Ok((request, columns.next()?))
+        let headers: String = columns.next()?;
+        let request =
+            StoredRequest { method, url, headers: row::headers_from(&headers)?, body: columns.next()? };
+        Ok((request, headers, columns.next()?))
     })?;
-    Ok(found.into_iter().next().map(|(request, memory)| PreparedRequest {
-        view: effect.view,
-        request,
-        memory,
-    }))
+    let Some((request, headers, memory)) = found.into_iter().next() else { return Ok(None) };
+    // What is recorded, and what a person has seen, is what is sent. After the end it is erased.
+    let may_be_sent = matches!(effect.view.stage, Stage::Ready | Stage::Reconciling { .. });
+    if may_be_sent && row::to_hex(&insert::digest(&request, &headers)) != effect.view.request_digest {
+        return Err(Fault::Altered { effect: effect.view.id });
+    }
+    Ok(Some(PreparedRequest { view: effect.view, request, memory }))
 }

@@ -175,7 +175,7 @@ fn resolve(
         "external_reference": resolution.external_reference,
     })
     .to_string();
-    tx.settled_response(&mut effect, succeeded, None, now)?;
+    tx.settled_response(&mut effect, None, now)?;
     let end = End { result, verification: Verification::Manual, holds };
     let fact = Fact { kind: "resolved", author: Some(by.as_str()), text: &text, detail };
     tx.settle(&mut effect, &end, fact, now)?;

@@ -138,20 +138,14 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// The answer that repeats get once a look or a person has settled the effect. An answer that did not itself
-    /// say so (a 500, a 409) must not be given as if it had.
+    /// The answer that repeats get once a look or a person has settled the effect: the record that was found, or none. What was
+    /// answered before has proved nothing, or it would have settled the effect, and is not given as if it had.
     pub(crate) fn settled_response(
         &self,
         effect: &mut Effect,
-        succeeded: bool,
         record: Option<&[u8]>,
         now: Timestamp,
     ) -> Result<(), Fault> {
-        let earlier_says_so =
-            effect.view.response.as_ref().is_some_and(|kept| (200..300).contains(&kept.status));
-        if succeeded && earlier_says_so {
-            return Ok(());
-        }
         match record {
             Some(record) => {
                 let headers = vec![("content-type".to_owned(), "application/json".to_owned())];

@@ -216,6 +216,7 @@ fn effect(number: u64) -> Result<NewEffect, Failure> {
             retry_of: None,
         },
         subject: Some(subject.clone()),
+        realm: None,
         near: Vec::new(),
         resource: Some(subject),
         impact: Some(Impact { dimension: usd(), amount: Some(1), bound: Bound::Exact }),

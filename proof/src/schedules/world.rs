@@ -132,6 +132,7 @@ impl World {
                 retry_of: None,
             },
             subject: Some(subject.to_owned()),
+            realm: None,
             near: Vec::new(),
             resource: None,
             impact: Some(Impact { dimension: usd(), amount: Some(amount), bound: Bound::Exact }),

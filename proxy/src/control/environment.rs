@@ -72,7 +72,7 @@ pub(crate) async fn resume(
         tracing::warn!(caller.name = %asker.name, let_go = ready.len(), "writes go on");
         // What was approved meanwhile is sent now.
         environment.let_go = ready.iter().map(ToString::to_string).collect();
-        sidecar.look_soon.notify_one();
+        sidecar.look_soon.notify_waiters();
     }
     Ok(one(environment))
 }

@@ -1,7 +1,7 @@
 //! `GET /metrics`: what was counted, and what the record says now, for Prometheus.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
 use axum::extract::State;
 use axum::http::header;
@@ -92,7 +92,7 @@ async fn process(sidecar: &Arc<Sidecar>, now: &mut Registry) -> Result<(), ApiEr
     let (destinations, idle) = sidecar.pool.sizes();
     gauge(now, "pool_destinations", "Servers with an idle connection", destinations as u64);
     gauge(now, "pool_idle_connections", "Idle connections to providers", idle as u64);
-    let on_the_wire = sidecar.on_the_wire.load(Ordering::SeqCst);
+    let on_the_wire = sidecar.on_the_wire.count();
     gauge(now, "dispatches_on_the_wire", "Dispatches whose socket is still read", on_the_wire as u64);
     let lost = ConstCounter::new(metrics::log_lines_lost());
     now.register("log_lines_lost", "Lines of the log that could not be written", lost);

@@ -17,13 +17,13 @@ use crate::support::{
     DAY, HOUR, Memory, NOON, answered, caller, limit, lost, matched, not_sent, seen, usd, with_key, word,
 };
 
-fn parked(memory: &Memory, subject: &str, amount: i64) -> NewEffect {
+pub(crate) fn parked(memory: &Memory, subject: &str, amount: i64) -> NewEffect {
     let mut new = memory.refund(subject, amount);
     new.approval = Some(DAY);
     new
 }
 
-async fn park(memory: &Memory, new: NewEffect) -> (EffectView, ApprovalId) {
+pub(crate) async fn park(memory: &Memory, new: NewEffect) -> (EffectView, ApprovalId) {
     match memory.store.admit(new, NOON).await.unwrap() {
         Admitted::Parked(view) => {
             let approval = view.approval.clone().unwrap();
@@ -33,7 +33,7 @@ async fn park(memory: &Memory, new: NewEffect) -> (EffectView, ApprovalId) {
     }
 }
 
-async fn approve(memory: &Memory, approval: &ApprovalId, at: Timestamp) {
+pub(crate) async fn approve(memory: &Memory, approval: &ApprovalId, at: Timestamp) {
     let decided = memory.store.approve(approval, &caller("ops"), None, at).await.unwrap();
     assert!(matches!(&decided, Decided::Done(view) if view.status == "approved"), "{decided:?}");
 }

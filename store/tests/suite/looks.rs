@@ -2,13 +2,18 @@
 
 use std::time::Duration;
 
+use oncegate_policy::classify::Verdict;
 use oncegate_policy::effect::Stage;
 use oncegate_policy::reconcile::{Finding, Looker};
 use oncegate_policy::time::Timestamp;
+use oncegate_store::Seen;
 use oncegate_store::look::Found;
+use oncegate_store::resolve::{Resolution, ResolvedAs};
 use oncegate_store::view::ResponseSource;
 
-use crate::support::{DAY, HOUR, Memory, NOON, answered, lost, matched, no_match, provider_failed, word};
+use crate::support::{
+    DAY, HOUR, Memory, NOON, answered, caller, lost, matched, no_match, provider_failed, word,
+};
 
 fn next_look(stage: &Stage) -> Option<Timestamp> {
     match stage {
@@ -26,8 +31,8 @@ async fn a_match_settles_and_its_record_answers_repeats() {
     let first = NOON.plus(Duration::from_secs(30));
     assert_eq!(memory.store.next_look(NOON).await.unwrap(), Some(first));
     assert_eq!(memory.store.next_look(first).await.unwrap(), None, "it had its turn");
-    assert!(memory.store.due(NOON, 10).await.unwrap().is_empty());
-    let due = memory.store.due(NOON.plus(HOUR), 10).await.unwrap();
+    assert!(memory.store.due(NOON, 10, &[]).await.unwrap().is_empty());
+    let due = memory.store.due(NOON.plus(HOUR), 10, &[]).await.unwrap();
     assert_eq!((due.len(), due[0].memory.contains("pi_1")), (1, true));
 
     let found =
@@ -89,15 +94,18 @@ async fn what_is_planned_while_a_pass_is_on_its_way_is_not_due_in_it() {
     }
     assert_eq!(next_look(&memory.view(&unknown.id).await.stage), Some(NOON.plus(HOUR)));
     let pass_began = NOON.minus(Duration::from_secs(1));
-    assert!(memory.store.due(pass_began, 10).await.unwrap().is_empty());
+    assert!(memory.store.due(pass_began, 10, &[]).await.unwrap().is_empty());
 }
 
 #[tokio::test]
 async fn a_clock_that_was_set_back_puts_no_look_off() {
     let memory = Memory::new();
     memory.unknown(memory.refund("pi_1", 100), NOON).await;
-    assert!(memory.store.due(NOON.minus(HOUR / 2), 10).await.unwrap().is_empty(), "half an hour is nothing");
-    assert_eq!(memory.store.due(NOON.minus(6 * HOUR), 10).await.unwrap().len(), 1);
+    assert!(
+        memory.store.due(NOON.minus(HOUR / 2), 10, &[]).await.unwrap().is_empty(),
+        "half an hour is nothing"
+    );
+    assert_eq!(memory.store.due(NOON.minus(6 * HOUR), 10, &[]).await.unwrap().len(), 1);
 }
 
 #[tokio::test]
@@ -107,7 +115,7 @@ async fn what_cannot_be_asked_waits_for_a_person() {
     new.can_read_back = false;
     let unknown = memory.unknown(new, NOON).await;
     assert_eq!(next_look(&unknown.stage), None);
-    assert!(memory.store.due(NOON.plus(300 * DAY), 10).await.unwrap().is_empty());
+    assert!(memory.store.due(NOON.plus(300 * DAY), 10, &[]).await.unwrap().is_empty());
 }
 
 #[tokio::test]
@@ -116,13 +124,13 @@ async fn an_acknowledged_effect_may_be_confirmed_and_nothing_else() {
     let (permit, _) = memory.granted(memory.refund("pi_1", 100), NOON).await;
     let acknowledged = memory.record(permit.spend(), &answered(200), NOON).await;
     assert_eq!(word(&acknowledged), ("succeeded", "acknowledged", "unverified"));
-    assert_eq!(memory.store.unconfirmed(NOON, 10).await.unwrap().len(), 1);
-    assert!(memory.store.unconfirmed(NOON.minus(HOUR), 10).await.unwrap().is_empty());
+    assert_eq!(memory.store.unconfirmed(NOON, 10, &[]).await.unwrap().len(), 1);
+    assert!(memory.store.unconfirmed(NOON.minus(HOUR), 10, &[]).await.unwrap().is_empty());
     let found = memory.store.confirm(&acknowledged.id, matched(), NOON).await.unwrap();
     let Found::Settled(view) = found else { panic!("{found:?}") };
     assert_eq!(word(&view), ("succeeded", "confirmed", "provider"));
     assert_eq!(view.response.unwrap().source, ResponseSource::Dispatch);
-    assert!(memory.store.unconfirmed(NOON, 10).await.unwrap().is_empty());
+    assert!(memory.store.unconfirmed(NOON, 10, &[]).await.unwrap().is_empty());
 
     let (permit, _) = memory.granted(memory.refund("pi_2", 100), NOON).await;
     let acknowledged = memory.record(permit.spend(), &answered(200), NOON).await;
@@ -207,4 +215,31 @@ async fn never_sent_is_failed_with_its_proof() {
     let view = memory.record(permit.spend(), &crate::support::not_sent(), NOON).await;
     assert_eq!(word(&view), ("failed", "failed", "unverified"));
     assert_eq!(view.never_sent.unwrap().step, "connect");
+}
+
+/// A 2xx that did not say that it was done is no answer for repeats, whoever settles the effect.
+#[tokio::test]
+async fn what_proved_nothing_is_not_given_as_a_success() {
+    for by_a_person in [false, true] {
+        let memory = Memory::new();
+        let (permit, effect) = memory.granted(memory.refund("pi_1", 100), NOON).await;
+        let unclear = Seen::of(Verdict::Unknown, &answered(200));
+        let view = memory.store.record(permit.spend(), unclear, NOON).await.unwrap();
+        assert!(view.response.is_some(), "it is shown as what it is");
+        if by_a_person {
+            let resolution = Resolution {
+                outcome: ResolvedAs::Succeeded,
+                reason: "seen in the dashboard".into(),
+                partial_effect: None,
+                actual_impact: vec![],
+                external_reference: None,
+            };
+            memory.store.resolve(&effect.id, &caller("ops"), resolution, NOON).await.unwrap();
+        } else {
+            let found = Finding::Matched { what: "a search".into(), reference: None, record: None };
+            memory.store.apply_finding(&effect.id, found, Looker::Schedule, NOON).await.unwrap();
+        }
+        let view = memory.view(&effect.id).await;
+        assert_eq!((view.stage.outcome().word(), view.response), ("succeeded", None));
+    }
 }

@@ -13,6 +13,7 @@ mod by_hand;
 mod chain;
 mod crash;
 mod evidence;
+mod fence;
 mod holds;
 mod identity;
 mod law;
@@ -21,6 +22,7 @@ mod limits_renamed;
 mod looks;
 mod model;
 mod plain;
+mod prepared;
 mod previews;
 mod rules;
 #[cfg(feature = "failpoints")]

@@ -117,6 +117,7 @@ impl Memory {
                 retry_of: None,
             },
             subject: Some(subject.to_owned()),
+            realm: None,
             near: Vec::new(),
             resource: Some(format!("acct_1/{subject}")),
             impact: Some(Impact { dimension: usd(), amount: Some(amount), bound: Bound::Exact }),
