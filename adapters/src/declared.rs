@@ -164,7 +164,7 @@ impl Declared {
 
     pub(crate) fn look(&self, memory: &Memory<'_>, step: LookStep<'_>) -> Look {
         match &self.verify {
-            Some(verify) => look::look(verify, memory, step),
+            Some(verify) => look::look(verify, &self.headers, memory, step),
             None => Look::Impossible("no verify rule is declared"),
         }
     }

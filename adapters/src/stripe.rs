@@ -7,6 +7,7 @@ use oncegate_policy::body::BodyKind;
 use oncegate_policy::exchange::Answer;
 use oncegate_policy::form;
 use oncegate_policy::json;
+use oncegate_policy::reconcile::Finding;
 use oncegate_policy::refusal::{Code, Refusal};
 use oncegate_policy::template::Template;
 use oncegate_policy::url_template::percent_encode;
@@ -176,8 +177,17 @@ pub(crate) fn mark(object: &Value) -> Option<&str> {
 }
 
 /// The earliest `created` of what an effect made, in seconds since 1970.
-pub(crate) fn since(memory: &Memory<'_>) -> i64 {
+fn since(memory: &Memory<'_>) -> i64 {
     memory.sent_at_ms / 1000 - CLOCK_SKEW_S
+}
+
+/// Between which seconds an object can have been made to be looked for in a list: from an hour before the dispatch, since a
+/// clock can be that wrong, to an hour after the last replay. So the list does not grow while the effect is unknown.
+pub(crate) fn listed_between(memory: &Memory<'_>) -> (i64, i64) {
+    const HOUR_S: i64 = 60 * 60;
+    let sent = memory.sent_at_ms / 1000;
+    let window = i64::try_from(REPLAY_WINDOW_MS / 1000).unwrap_or(0);
+    (sent - HOUR_S, sent + window + HOUR_S)
 }
 
 /// Whether a listed object can be what an effect made: it carries its mark, and is about the amount that was asked; where
@@ -194,6 +204,22 @@ pub(crate) fn is_made_by(memory: &Memory<'_>, object: &Value) -> bool {
         }
     };
     mark(object) == Some(memory.effect_id) && can_be
+}
+
+/// What the objects of one page that carry the mark say together; `None` where the next page has to say it. One that was
+/// applied decides, wherever it stands: another with the same mark may have failed, or be a copy. One that has failed decides
+/// only where the list ends with it.
+pub(crate) fn together(findings: impl Iterator<Item = Finding>, is_last_page: bool) -> Option<Finding> {
+    let mut failed = None;
+    let mut unsaid = None;
+    for finding in findings {
+        match finding {
+            Finding::Matched { .. } => return Some(finding),
+            Finding::ProviderSaysFailed { .. } => failed = failed.or(Some(finding)),
+            Finding::Unreadable { .. } | Finding::NoMatch { .. } => unsaid = unsaid.or(Some(finding)),
+        }
+    }
+    unsaid.or(failed).filter(|_| is_last_page)
 }
 
 /// One page of a list (<https://docs.stripe.com/api/pagination>).

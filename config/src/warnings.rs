@@ -109,7 +109,39 @@ fn action_doubts(action: &Action, place: Place, log: &Log<'_>) {
     }
     if let Some(verify) = &declared.verify {
         verify_doubts(name, verify, place, log);
+        if !is_constant(verify) && !is_of_one_effect(action, verify) {
+            log.warn(
+                place,
+                format!(
+                    "`verify` of action `{name}` names neither the effect nor all that makes its `operation_key`: what another \
+                     effect of the same input has done is taken for this one's"
+                ),
+            );
+        }
     }
+}
+
+/// Whether a rule is the same for every effect.
+fn is_constant(verify: &Verify) -> bool {
+    let url = Template::parse(&verify.url.to_string()).ok();
+    url.iter().chain(verify.checks.iter().filter_map(expected_template)).all(Template::is_constant)
+}
+
+/// Whether a rule tells the effect from every other one: by the effect or the answer to it, or by all of the input that the
+/// operation key is made of.
+fn is_of_one_effect(action: &Action, verify: &Verify) -> bool {
+    let url = Template::parse(&verify.url.to_string()).ok();
+    let pieces: Vec<&Piece> = url
+        .iter()
+        .chain(verify.checks.iter().filter_map(expected_template))
+        .flat_map(Template::pieces)
+        .collect();
+    let of_the_effect =
+        |piece: &&Piece| matches!(piece, Piece::EffectId | Piece::EffectKey | Piece::Response(_));
+    let key = action.operation_key.as_ref().map(Template::pieces).unwrap_or_default();
+    let mut inputs = key.iter().filter(|piece| matches!(piece, Piece::Input(_))).peekable();
+    let by_the_key = inputs.peek().is_some() && inputs.all(|piece| pieces.contains(&piece));
+    pieces.iter().any(of_the_effect) || by_the_key
 }
 
 /// What is acted on is known, and there never is a key.
@@ -138,7 +170,19 @@ fn verify_doubts(name: &ActionName, verify: &Verify, place: Place, log: &Log<'_>
             place,
             format!("`verify` of action `{name}` needs the provider's answer: when that is lost, only a person can settle it"),
         );
-    } else if templates.iter().all(|template| template.is_constant()) {
+    }
+    let absent_alone = !verify.checks.is_empty() && verify.checks.iter().all(|check| check.absent);
+    if verify.checks.is_empty() || absent_alone {
+        log.warn(
+            place,
+            format!(
+                "`verify` of action `{name}` has no `match` on something that is there: a page of a gateway, or of another kind, \
+                 with status {} is taken for the provider's record",
+                verify.status
+            ),
+        );
+    }
+    if is_constant(verify) {
         log.warn(
             place,
             format!("`verify` of action `{name}` says the same whatever was asked: it names neither input nor effect"),

@@ -4,7 +4,7 @@ use oncegate_policy::check::{Check, Expected};
 use oncegate_policy::exchange::Answer;
 use oncegate_policy::json;
 use oncegate_policy::reconcile::Finding;
-use oncegate_policy::template::{Piece, RenderFault, Scope};
+use oncegate_policy::template::{Piece, RenderFault, Scope, Template};
 use serde_json::Value;
 
 use super::Verify;
@@ -13,7 +13,12 @@ use crate::read_back::ReadBack;
 
 const NO_ANSWER: &str = "the verify rule needs the provider's answer to the write, and none came that has it";
 
-pub(super) fn look(verify: &Verify, memory: &Memory<'_>, step: LookStep<'_>) -> Look {
+pub(super) fn look(
+    verify: &Verify,
+    headers: &[(String, Template)],
+    memory: &Memory<'_>,
+    step: LookStep<'_>,
+) -> Look {
     let scope = Scope {
         input: memory.input,
         effect_id: Some(memory.effect_id),
@@ -21,12 +26,13 @@ pub(super) fn look(verify: &Verify, memory: &Memory<'_>, step: LookStep<'_>) -> 
         response: memory.response,
     };
     match step {
-        LookStep::First => ask(verify, memory, &scope),
+        LookStep::First => ask(verify, headers, memory, &scope),
         LookStep::Next { request, answer, page: _ } => judge(verify, &scope, request, answer),
     }
 }
 
-fn ask(verify: &Verify, memory: &Memory<'_>, scope: &Scope<'_>) -> Look {
+/// With the headers that were in scope, and those that the action always sends: its API may ask for a version, or for a name.
+fn ask(verify: &Verify, headers: &[(String, Template)], memory: &Memory<'_>, scope: &Scope<'_>) -> Look {
     if memory.response.is_none() && verify.checks.iter().any(needs_the_answer) {
         return Look::Impossible(NO_ANSWER);
     }
@@ -35,7 +41,13 @@ fn ask(verify: &Verify, memory: &Memory<'_>, scope: &Scope<'_>) -> Look {
         Err(fault) if is_of_the_answer(&fault) => return Look::Impossible(NO_ANSWER),
         Err(_) => return Look::Impossible("the verify URL cannot be built from what was asked"),
     };
-    match ReadBack::get(path_and_query(&url), memory.headers.to_vec()) {
+    let always = headers.iter().filter(|(name, value)| {
+        value.is_constant()
+            && name != "content-type"
+            && memory.headers.iter().all(|(remembered, _)| remembered != name)
+    });
+    let always = always.map(|(name, value)| (name.clone(), value.to_string()));
+    match ReadBack::get(path_and_query(&url), memory.headers.iter().cloned().chain(always).collect()) {
         Ok(read_back) => Look::Ask(read_back),
         Err(_) => Look::Impossible("the verify URL or a header of it cannot be sent"),
     }
@@ -57,6 +69,9 @@ fn judge(verify: &Verify, scope: &Scope<'_>, request: &ReadBack, answer: &Answer
     let Ok(body) = json::of_answer(&answer.body) else {
         return unreadable(format!("{what}, and its body cannot be read"));
     };
+    if let Some(check) = verify.checks.iter().find(|check| !check.is_answered_by(&body)) {
+        return unreadable(format!("{what}, and has no list where `{}` would be absent", check.path));
+    }
     // What a search shows is not what the write would have answered: it is no record for a repeat.
     match verify.checks.iter().all(|check| check.holds(&body, scope)) {
         true => Look::Found(Finding::Matched {

@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::target::{Target, is_id};
 use crate::look::{Look, LookStep, Memory, unreadable};
 use crate::read_back::ReadBack;
-use crate::stripe::{Page, is_made_by, mark, read_page};
+use crate::stripe::{Page, is_made_by, mark, read_page, together};
 
 /// Pages of 100 that one look reads at most.
 const MAX_PAGES: usize = 100;
@@ -77,8 +77,9 @@ fn in_list(memory: &Memory<'_>, target: &Target, request: &ReadBack, answer: &An
         Err(why) => return unreadable(why),
     };
     let ours = |refund: &&Value| is_made_by(memory, refund) && target.is_of(refund) != Some(false);
-    if let Some(refund) = refunds.iter().find(ours) {
-        return Look::Found(finding(refund));
+    let findings = refunds.iter().filter(ours).map(finding);
+    if let Some(finding) = together(findings, next.is_none()) {
+        return Look::Found(finding);
     }
     let Some(last) = next else {
         let what = format!("the refunds of {}, {page} page(s)", target.named());

@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::shape::{Kind, Shape};
 use crate::look::{Look, LookStep, Memory, unreadable};
 use crate::read_back::ReadBack;
-use crate::stripe::{MAX_ID, Page, is_made_by, mark, read_page, since};
+use crate::stripe::{MAX_ID, Page, is_made_by, listed_between, mark, read_page, together};
 
 /// Pages of 100 that one look reads at most.
 const MAX_PAGES: usize = 100;
@@ -73,7 +73,7 @@ fn created(kind: Kind, memory: &Memory<'_>, step: LookStep<'_>) -> Look {
             Some(found)
                 if id_of(&found) == Some(id) && mark(&found).is_none_or(|m| m == memory.effect_id) =>
             {
-                finding(kind, memory, &found)
+                Look::Found(finding(kind, memory, &found))
             }
             Some(_) => ask(memory, first_page(kind, memory)),
             None if answer.status == 404 => ask(memory, first_page(kind, memory)),
@@ -91,7 +91,8 @@ fn first_page(kind: Kind, memory: &Memory<'_>) -> String {
         }
     }
     if kind.by_time {
-        path.push_str(&format!("&created[gte]={}", since(memory)));
+        let (from, to) = listed_between(memory);
+        path.push_str(&format!("&created[gte]={from}&created[lte]={to}"));
     }
     path
 }
@@ -101,8 +102,9 @@ fn in_list(kind: Kind, memory: &Memory<'_>, request: &str, answer: &Answer, page
         Ok(page) => page,
         Err(why) => return unreadable(why),
     };
-    if let Some(ours) = objects.iter().find(|object| is_made_by(memory, object)) {
-        return finding(kind, memory, ours);
+    let ours = objects.iter().filter(|object| is_made_by(memory, object));
+    if let Some(finding) = together(ours.map(|ours| finding(kind, memory, ours)), next.is_none()) {
+        return Look::Found(finding);
     }
     let Some(last) = next else {
         return Look::Found(Finding::NoMatch { what: format!("the {}, {page} page(s)", kind.name).into() });
@@ -123,7 +125,7 @@ fn changed(kind: Kind, id: &str, memory: &Memory<'_>, step: LookStep<'_>) -> Loo
         LookStep::Next { answer, .. } => answer,
     };
     match object(answer) {
-        Some(found) if mark(&found) == Some(memory.effect_id) => finding(kind, memory, &found),
+        Some(found) if mark(&found) == Some(memory.effect_id) => Look::Found(finding(kind, memory, &found)),
         Some(_) => {
             Look::Found(Finding::NoMatch { what: format!("{} carries another mark", one(kind, id)).into() })
         }
@@ -137,18 +139,18 @@ fn object(answer: &Answer) -> Option<Value> {
 
 /// What the object's own state says. A payment that was to be confirmed at once and waits for another means of payment
 /// is there and did not go through: whether that is what was asked is for a person to say.
-fn finding(kind: Kind, memory: &Memory<'_>, found: &Value) -> Look {
+fn finding(kind: Kind, memory: &Memory<'_>, found: &Value) -> Finding {
     let text = |name: &str| found.get(name).and_then(Value::as_str).unwrap_or_default();
     let what: Told = format!("{} {} with status {:?}", kind.name, text("id"), text("status")).into();
     let reference = Some(text("id").into());
     let record = serde_json::to_vec(found).ok();
     if kind.failed.contains(&text("status")) {
-        return Look::Found(Finding::ProviderSaysFailed { what, reference, record });
+        return Finding::ProviderSaysFailed { what, reference, record };
     }
     let confirm = memory.input.get("confirm");
     let at_once = confirm.is_some_and(|confirm| confirm.as_bool() == Some(true) || confirm == "true");
     if at_once && text("status") == "requires_payment_method" {
-        return unreadable(what);
+        return Finding::Unreadable { what };
     }
-    Look::Found(Finding::Matched { what, reference, record })
+    Finding::Matched { what, reference, record }
 }

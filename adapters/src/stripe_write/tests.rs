@@ -13,9 +13,9 @@ use crate::Adapter;
 use crate::declared::Verify;
 use crate::read_back::ReadBack;
 
-/// 2026-03-30T13:43:54Z, and five minutes before it.
+/// 2026-03-30T13:43:54Z, an hour before it, and a day and an hour after it.
 const SENT_AT_MS: i64 = 1_774_878_234_000;
-const SINCE: &str = "created[gte]=1774877934";
+const SINCE: &str = "created[gte]=1774874634&created[lte]=1774968234";
 
 fn write(path: &str) -> StripeWrite {
     let usd = Dimension::Money { currency: "usd".into() };

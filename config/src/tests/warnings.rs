@@ -2,6 +2,8 @@
 
 use super::warnings;
 
+const PAGE: &str = "2:10: `verify` of action `x` has no `match` on something that is there: a page of a gateway, or of another \
+    kind, with status 200 is taken for the provider's record";
 const HOST: &str = "[hosts.\"a.example\"]\n";
 
 fn check(cases: &[(&str, &[&str])]) {
@@ -49,8 +51,28 @@ fn actions() {
             "[actions.x]\nmethod = \"POST\"\nurl = \"https://a.example/x\"\nsubject = \"x\"\n\
              verify = { url = \"https://a.example/x/{{response.id}}\" }",
             &[
+                PAGE,
                 "2:10: `verify` of action `x` needs the provider's answer: when that is lost, only a person can settle it",
             ],
+        ),
+        (
+            "[actions.x]\nmethod = \"POST\"\nurl = \"https://a.example/x\"\nsubject = \"x\"\n\
+             verify = { url = \"https://a.example/x\", match = [{ path = \"d.*.id\", equals = \"{{input.id}}\", absent = true }] }",
+            &[
+                PAGE,
+                "2:10: `verify` of action `x` names neither the effect nor all that makes its `operation_key`: what \
+               another effect of the same input has done is taken for this one's",
+            ],
+        ),
+        (
+            "[actions.x]\nmethod = \"POST\"\nurl = \"https://a.example/x\"\noperation_key = \"x:{{input.id}}\"\n\
+             verify = { url = \"https://a.example/x\", match = [{ path = \"d.*.id\", equals = \"{{input.id}}\" }] }",
+            &[],
+        ),
+        (
+            "[actions.x]\nmethod = \"POST\"\nurl = \"https://a.example/x\"\nsubject = \"x\"\n\
+             verify = { url = \"https://a.example/x\", match = [{ path = \"d.*.ref\", equals = \"{{effect.id}}\" }] }",
+            &[],
         ),
         (
             "[actions.a]\nmethod = \"POST\"\nurl = \"https://a.example/x\"\ngoverned = false\n\

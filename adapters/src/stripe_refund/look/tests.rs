@@ -127,6 +127,10 @@ fn the_list_of_refunds() {
         (200, list(&[theirs.clone(), ours.clone()], false), "matched re_3"),
         (200, list(&[ours.clone(), bare.clone()], true), "matched re_3"),
         (200, list(&[refund("re_3", Some("eff_1"), "failed")], false), "failed re_3"),
+        // Of two with our mark the one that was applied decides, wherever it stands.
+        (200, list(&[refund("re_4", Some("eff_1"), "failed"), ours.clone()], false), "matched re_3"),
+        (200, list(&[ours.clone(), refund("re_4", Some("eff_1"), "failed")], false), "matched re_3"),
+        (200, list(&[refund("re_9", Some("eff_1"), "failed")], true), next.as_str()),
         (200, list(&[elsewhere], false), "no match"),
         (200, list(&[theirs, bare], true), next.as_str()),
         (200, list(&[], true), "unreadable"),
