@@ -41,9 +41,9 @@ pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The provider has this long to answer before the agent is told `unknown`, however long everything before it took.
 pub const ANSWER_WITHIN_MIN: Duration = Duration::from_secs(1);
 
-/// Takes one request through the pipeline and answers through `answering`, exactly once. It runs to its end: whether
-/// the agent still listens changes nothing (P9). Its steps lie apart, each only as long as it takes: together they are
-/// many KiB, which would be moved about with every task that is made of it.
+/// Takes one request through the pipeline and answers through `answering`, exactly once. It always runs to its end, whether
+/// or not the agent still listens (P9). Each step is boxed by itself: inlined, their futures are many KiB, copied with every
+/// task.
 pub async fn govern(
     sidecar: Arc<Sidecar>,
     snapshot: Arc<Snapshot>,
@@ -61,7 +61,7 @@ pub async fn govern(
     let edition = asking.edition;
     let prepared = Box::pin(prepare::governed(&sidecar, &snapshot, asking)).await;
     answering.lap(Step::Plan);
-    // Until the admission has ended, what it goes by is not changed.
+    // Holds the edition gate: the action's definition cannot change until the admission has committed.
     let prepared = match prepared {
         Ok(ready) => sidecar.editions.admitting(&action, edition).await.map(|held| (ready, held)),
         Err(refusal) => Err(refusal),
@@ -73,13 +73,13 @@ pub async fn govern(
             return answering.give(Said::Refused(refusal));
         }
     };
-    // The connection is made while the admission commits. Not a byte of the request is written to it before.
+    // The connection is made while the admission commits. Nothing is written to it before the permit exists.
     let connecting = upstream::connect(
         &sidecar.pool,
         &prepared.request,
         CONNECT_TIMEOUT.min(within * 3 / 4).min(snapshot.config.proxy.upstream_timeout),
     );
-    // Announced before the commit: a duplicate that finds the row an instant later has somebody to wait for.
+    // Announced before the commit, so that a duplicate which finds the row right after it can wait for this one.
     let effect_id = prepared.effect.effect.clone();
     sidecar.in_flight.enter(&effect_id);
     let admitted = Box::pin(sidecar.store.admit(prepared.effect, sidecar.clock.now())).await;
@@ -113,7 +113,7 @@ pub async fn govern(
     }
 }
 
-/// What a dispatch needs beside its permit.
+/// Everything a dispatch needs besides its permit.
 pub struct Way {
     /// How its answer is to be read.
     pub rules: classify::ResponseRules,
@@ -125,8 +125,8 @@ pub struct Way {
     pub connecting: Connecting,
 }
 
-/// Carries a claimed dispatch to its end, whoever let it through, and counts it while its socket is read. Whoever calls
-/// this has announced the effect in `in_flight`.
+/// Carries a claimed dispatch to its end, and counts it as on the wire until then. The caller has announced the effect in
+/// `in_flight`.
 pub async fn carry(
     sidecar: Arc<Sidecar>,
     permit: DispatchPermit,
@@ -183,7 +183,7 @@ async fn dispatch(
             Box::pin(unrecorded::keep(sidecar, failed.claim, &seen, record)).await
         }
     };
-    // What is settled gives the reconciler nothing to do at once: most writes do not wake it.
+    // Only an unsettled effect wakes the reconciler.
     if !recorded.as_ref().is_some_and(|view| matches!(view.stage, Stage::Settled(_))) {
         sidecar.look_soon.notify_waiters();
     }
@@ -220,10 +220,10 @@ fn fresh(view: EffectView, verdict: Verdict, exchange: Exchange) -> Said {
     }
 }
 
-/// A repeat is answered from the record as it is now; while the first is on its way, it waits with it.
+/// A repeat gets what the record says now. If the first is still in flight, it waits for that one's outcome.
 async fn repeat(sidecar: &Arc<Sidecar>, view: EffectView, until: Instant) -> Said {
     let id = view.id.clone();
-    let on_its_way = view.stage.word() == "dispatching";
+    let on_its_way = matches!(view.stage, Stage::Dispatching { .. });
     let view = match tokio::time::timeout_at(until, sidecar.in_flight.join(&id)).await {
         Ok(Some(view)) if on_its_way => view,
         Ok(_) | Err(_) => match sidecar.store.effect(&id).await {
