@@ -119,8 +119,8 @@ impl Declared {
     }
 
     /// Of a request that an agent made itself.
-    pub(crate) fn fits(&self, request: &Request<'_>) -> Result<(), Refusal> {
-        came::fits(self, request)
+    pub(crate) fn fits(&self, request: &Request<'_>, judged: &[&str]) -> Result<(), Refusal> {
+        came::fits(self, request, judged)
     }
 
     /// The body goes as it came, unless the provider reads its key there. The declared headers are set for both listeners:

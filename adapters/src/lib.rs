@@ -103,14 +103,14 @@ impl Adapter {
         }
     }
 
-    /// Whether a proxied request, whose body goes as it came, says what an operator has declared of it. Asked before
-    /// [`Self::plan`].
+    /// Whether a proxied request, whose body goes as it came, says what the action is judged by (`judged`, dotted input
+    /// paths) where its declared body puts it. Asked before [`Self::plan`].
     ///
     /// # Errors
-    /// `invalid_input`: it says something else.
-    pub fn fits(&self, request: &Request<'_>) -> Result<(), Refusal> {
+    /// `invalid_input`: it says something else there.
+    pub fn fits(&self, request: &Request<'_>, judged: &[&str]) -> Result<(), Refusal> {
         match self {
-            Self::Declared(declared) => declared.fits(request),
+            Self::Declared(declared) => declared.fits(request, judged),
             // What these send is made of what they have judged.
             Self::StripeRefund(_)
             | Self::StripeWrite(_)

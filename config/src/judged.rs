@@ -50,6 +50,16 @@ impl Action {
         found
     }
 
+    /// The dotted paths of the members of the declared `body`; `*` stands for the items of a list.
+    #[must_use]
+    pub fn body_paths(&self) -> BTreeSet<String> {
+        let mut found = BTreeSet::new();
+        if let Some(body) = self.kind.route().and_then(|route| route.body.as_ref()) {
+            written(body, "", SCHEMA_DEPTH, &mut found);
+        }
+        found
+    }
+
     /// Whether the declared schema says something of a body that is not read: of more than what the URL takes, and not of
     /// `stand_in`, under which such a body stands in the input.
     #[must_use]
@@ -74,12 +84,33 @@ fn named(schema: &Value, above: &str, depth: usize, found: &mut BTreeSet<String>
         found.insert(path(name));
         named(below, &path(name), depth, found);
     }
+    for items in ["items", "contains", "additionalItems"] {
+        schema.get(items).into_iter().for_each(|item| named(item, &path("*"), depth, found));
+    }
+    let first = schema.get("prefixItems").and_then(Value::as_array).into_iter().flatten();
+    first.for_each(|item| named(item, &path("*"), depth, found));
     for list in ["allOf", "anyOf", "oneOf"] {
         let parts = schema.get(list).and_then(Value::as_array).into_iter().flatten();
         parts.for_each(|part| named(part, above, depth, found));
     }
     for word in ["not", "if", "then", "else"] {
         schema.get(word).into_iter().for_each(|part| named(part, above, depth, found));
+    }
+}
+
+/// Collects the paths of the members of a template of a body.
+fn written(body: &Value, above: &str, depth: usize, found: &mut BTreeSet<String>) {
+    let Some(depth) = depth.checked_sub(1) else { return };
+    let path = |name: &str| if above.is_empty() { name.to_owned() } else { format!("{above}.{name}") };
+    match body {
+        Value::Object(members) => {
+            for (name, below) in members {
+                found.insert(path(name));
+                written(below, &path(name), depth, found);
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| written(item, &path("*"), depth, found)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 
@@ -99,10 +130,22 @@ mod tests {
             "required": ["a"],
             "properties": {"b": {"properties": {"c": {"properties": {}}}, "required": ["d"]}},
             "allOf": [{"not": {"required": ["e"]}}],
-            "if": {"properties": {"f": {"const": 1}}},
+            "if": {"properties": {"f": {"const": 1, "items": {"properties": {"g": {"maximum": 1}}}}}},
         });
         let mut found = BTreeSet::new();
         named(&schema, "", SCHEMA_DEPTH, &mut found);
-        assert_eq!(found.into_iter().collect::<Vec<_>>(), ["a", "b", "b.c", "b.d", "e", "f"]);
+        assert_eq!(found.into_iter().collect::<Vec<_>>(), ["a", "b", "b.c", "b.d", "e", "f", "f.*.g"]);
+    }
+
+    #[test]
+    fn the_members_of_a_body_are_found_in_lists_as_well() {
+        let mut found = BTreeSet::new();
+        written(
+            &json!({"a": 1, "b": [{"c": "{{input.x}}"}], "d": {"e": null}}),
+            "",
+            SCHEMA_DEPTH,
+            &mut found,
+        );
+        assert_eq!(found.into_iter().collect::<Vec<_>>(), ["a", "b", "b.*.c", "d", "d.e"]);
     }
 }

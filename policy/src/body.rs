@@ -55,8 +55,19 @@ pub fn shows_members(kind: BodyKind, bytes: &[u8]) -> bool {
 /// Whether bodies of a type are known by their digest only, whatever is in them. One without a type may be JSON.
 #[must_use]
 pub fn is_opaque(content_type: &str) -> bool {
-    let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let essence = essence(content_type);
     !essence.is_empty() && !is_json(&essence) && essence != FORM
+}
+
+/// Whether a type is that of a form.
+#[must_use]
+pub fn is_form(content_type: &str) -> bool {
+    essence(content_type) == FORM
+}
+
+/// A type without its parameters, in lower case.
+fn essence(content_type: &str) -> String {
+    content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
 const FORM: &str = "application/x-www-form-urlencoded";

@@ -209,10 +209,10 @@ impl Router {
         here.is_some_and(|governed| governed.reads.iter().any(|url| url.claims(scheme, path)))
     }
 
-    /// Whether this is the URL of a governed action of that method in another spelling, and no governed action that is as
-    /// narrow is at this very path: to many servers the case of a path, a slash or a format at its end, spaces, and a
-    /// parameter given twice make no difference. `claimed`: whether some action is at the URL to the letter; else a
-    /// parameter that is missing counts as well, since the body may hold it.
+    /// Whether this is the URL of a governed action of that method in another spelling, and no action that is as narrow is at
+    /// this very path: to many servers the case of a path, a slash or a format at its end, spaces, and a parameter given twice
+    /// make no difference. `candidates` are the actions at the URL to the letter; where there are none, a parameter that is
+    /// missing counts as well, since the body may hold it.
     #[must_use]
     pub fn respells(
         &self,
@@ -220,15 +220,17 @@ impl Router {
         scheme: Scheme,
         authority: &Authority,
         (path, query): (&CanonicalPath, &[(String, String)]),
-        claimed: bool,
+        candidates: &[Candidate<'_>],
     ) -> bool {
         let places = self.governed.get(authority).and_then(|governed| governed.places.get(method));
         let of_governed = || places.into_iter().flatten().filter(|url| url.claims(scheme, path));
-        let exactly = of_governed().filter(|url| url.names(scheme, path)).map(UrlTemplate::specificity).max();
+        let governed = of_governed().filter(|url| url.names(scheme, path));
+        let declared = candidates.iter().map(|one| one.url);
+        let exactly = governed.chain(declared).map(UrlTemplate::specificity).max();
         let respelled = |url: &UrlTemplate| match (url.names(scheme, path), url.query_fit(query)) {
             (false, _) => Some(url.specificity()) > exactly,
             (true, QueryFit::Respelled) => true,
-            (true, QueryFit::Missing) => !claimed,
+            (true, QueryFit::Missing) => candidates.is_empty(),
             (true, QueryFit::Exact | QueryFit::Other) => false,
         };
         of_governed().any(respelled)

@@ -85,11 +85,16 @@ fn with_numbers(value: &Value) -> Option<Value> {
     }
 }
 
-/// The number that a lenient reader finds in a text: with a sign, zeros or spaces before it.
+/// The number that a lenient reader finds in a text: with a sign, zeros or spaces before it. Of other texts with a digit
+/// (`500usd`, `0x1F4`, `5_00`) readers make different numbers, and the greatest stands for them.
 fn number(text: &str) -> Option<Number> {
-    let text = text.trim();
+    let beyond = || text.chars().any(char::is_numeric).then(|| Number::from_f64(f64::MAX)).flatten();
+    plain_number(text.trim()).or_else(beyond)
+}
+
+fn plain_number(text: &str) -> Option<Number> {
     let is_written = text.bytes().all(|byte| byte.is_ascii_digit() || b"+-.eE".contains(&byte));
-    let float = text.parse::<f64>().ok().filter(|_| is_written)?;
+    let float = text.parse::<f64>().ok().filter(|float| is_written && float.is_finite())?;
     let whole = text.parse::<i64>().ok().map(Number::from);
     whole.or_else(|| Number::from_f64(float))
 }
@@ -161,6 +166,10 @@ mod tests {
             (&bounded, json!("3e4"), false, false),
             (&bounded, json!("-1"), false, false),
             (&bounded, json!("ten"), true, true),
+            (&bounded, json!("50usd"), false, false),
+            (&bounded, json!("0x1F4"), false, false),
+            (&bounded, json!("1e999"), false, false),
+            (&bounded, json!("\u{ff15}"), false, false),
             (&listed, json!("1000"), true, false),
             (&listed, json!("1500"), false, false),
             (&off, json!("false"), true, false),

@@ -62,8 +62,8 @@ pub fn by_url<'a>(snapshot: &'a Snapshot, host: &Host, head: &Head) -> Result<By
         &head.query,
     );
     let Via { scheme, authority, .. } = &*head.via;
-    let (url, claimed) = ((&head.path, head.query.as_slice()), !candidates.is_empty());
-    let respelled = snapshot.router.respells(head.method.as_str(), *scheme, authority, url, claimed);
+    let url = (&head.path, head.query.as_slice());
+    let respelled = snapshot.router.respells(head.method.as_str(), *scheme, authority, url, &candidates);
     if !candidates.is_empty() && !respelled {
         return Ok(ByUrl::Actions(candidates));
     }

@@ -41,10 +41,21 @@ pub fn read(
     content_type: Option<&str>,
     bytes: &[u8],
 ) -> Result<(BodyKind, Value), BodyFault> {
-    let github = |one: &Candidate<'_>| action(snapshot, one).is_some_and(reads_json_anyway);
-    // GitHub's documentation sends JSON with curl's own type, which is the form's.
-    let anyway = form::begins_as_json(bytes) && !candidates.is_empty() && candidates.iter().all(github);
-    body::read(if anyway { Some("application/json") } else { content_type }, bytes)
+    let json = form::begins_as_json(bytes);
+    let all = |holds: fn(&Action) -> bool| {
+        let mut actions = candidates.iter().map(|one| action(snapshot, one));
+        !candidates.is_empty() && actions.all(|action| action.is_some_and(holds))
+    };
+    // GitHub's documentation sends JSON with curl's own type, which is the form's. What is not governed at all is judged by
+    // nothing in there.
+    let content_type = match content_type {
+        Some(_) if json && all(reads_json_anyway) => Some("application/json"),
+        Some(form) if json && all(|action| !action.kind.is_governed()) && body::is_form(form) => {
+            Some("application/octet-stream")
+        }
+        declared => declared,
+    };
+    body::read(content_type, bytes)
 }
 
 /// Whether its provider reads JSON whatever the type says.

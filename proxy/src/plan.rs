@@ -49,7 +49,7 @@ pub async fn plan(
     match asking.listener {
         Listener::Proxy => {
             fits::proxied(snapshot, action, asking)?;
-            adapter.fits(&asking.for_adapter())?;
+            adapter.fits(&asking.for_adapter(), &action.judged_paths())?;
         }
         // Judged as it was given, before a request was made of it.
         Listener::Api => {}
@@ -96,7 +96,11 @@ pub async fn plan(
 /// A cookie of a judged member's name: PHP puts cookies over the body in `$_REQUEST`, where no `request_order` says otherwise
 /// (<https://www.php.net/manual/en/reserved.variables.request.php>, `variables_order`).
 fn in_a_cookie(action: &Action, headers: &[(String, String)]) -> Option<String> {
-    let judged = action.kind.declared().map(|_| action.judged_paths()).unwrap_or_default();
+    let route = action.kind.declared()?;
+    // Nobody takes what stands in the path from a cookie.
+    let in_the_query: Vec<&str> = route.url.query_inputs().collect();
+    let of_the_path = |path: &&str| route.url.inputs().contains(path) && !in_the_query.contains(path);
+    let judged: Vec<&str> = action.judged_paths().into_iter().filter(|path| !of_the_path(path)).collect();
     let cookies = headers.iter().filter(|(name, _)| name == "cookie").flat_map(|(_, value)| value.split(';'));
     let names = cookies.filter_map(|cookie| cookie.split(['=', '[']).next());
     let decoded =
@@ -110,11 +114,12 @@ fn in_a_cookie(action: &Action, headers: &[(String, String)]) -> Option<String> 
     names.map(decoded).find(is_judged)
 }
 
-/// A member that a server may take for one that is judged, by the schema as well: one that the schema itself tells apart in
-/// two spellings is none.
+/// A member that a server may take for one that is judged, by the schema and by the declared body as well: one that these
+/// themselves tell apart in two spellings is none.
 fn lookalike(action: &Action, input: &Value) -> Option<String> {
     let judged = action.judged_paths();
-    let declared = action.schema_paths();
+    let mut declared = action.schema_paths();
+    declared.extend(action.body_paths());
     let is_one =
         |path: &&String| !declared.iter().any(|other| other != *path && other.eq_ignore_ascii_case(path));
     let of_schema = declared.iter().filter(is_one).map(String::as_str);

@@ -45,8 +45,8 @@ use crate::{front, git, logged, respond};
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(15);
 /// The type of a TLS record with a handshake message (RFC 8446 section 5.1); no method of HTTP begins with it.
 const TLS_HANDSHAKE: u8 = 22;
-/// Ports at which the client speaks first, in TLS or HTTP: a refusal waits for it, and is heard inside.
-const SPEAK_FIRST: [u16; 2] = [443, 80];
+/// At this port the client speaks first, in TLS: a refusal waits for it, and is heard inside.
+const SPEAKS_FIRST: u16 = 443;
 /// For a blind tunnel's connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -125,7 +125,7 @@ pub async fn open(
             }
         },
     };
-    if let (Inside::Refused(refusal), false) = (&inside, SPEAK_FIRST.contains(&via.authority.port)) {
+    if let (Inside::Refused(refusal), false) = (&inside, via.authority.port == SPEAKS_FIRST) {
         logged::refused(&sidecar, &via.caller, None, Listener::Proxy, refusal);
         return respond::refused(refusal, None);
     }

@@ -70,19 +70,15 @@ fn a_plain_host_is_governed_inside_a_tunnel_too() {
 }
 
 /// TLS inside is for a host that is declared so, and clear for one that is declared plain; a host that nobody declared is
-/// refused inside, in whichever it is asked.
+/// refused on the `CONNECT`, but for port 443.
 #[test]
-fn what_is_refused_is_refused_where_its_client_reads_it() {
+fn what_nobody_declared_is_refused_before_anything_is_said_in_it() {
     let provider = Provider::plain();
     let (_home, sidecar) = serving(&provider, "deny");
     let agent = sidecar.billing();
-    let refused = ask(&agent, "undeclared.test", &[Ask::get("/"), note()]);
-    for answer in &refused {
-        answer.assert_refused(403, "oncegate_undeclared");
-    }
-    for host in [PLAIN, "undeclared.test"] {
-        let mut tunnel = agent.tunnel_to(&format!("{host}:80"), host).ok().unwrap();
-        tunnel.ask(&note()).assert_refused(403, "oncegate_undeclared");
-    }
+    let refused = agent.tunnel_to("undeclared.test:80", "undeclared.test").err().unwrap();
+    refused.assert_refused(403, "oncegate_undeclared");
+    let mut tunnel = agent.tunnel_to(&format!("{PLAIN}:80"), PLAIN).ok().unwrap();
+    tunnel.ask(&note()).assert_refused(403, "oncegate_undeclared");
     assert!(provider.record().requests().is_empty());
 }

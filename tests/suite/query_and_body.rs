@@ -282,6 +282,8 @@ impact = { dimension = "resource_mutations", amount = "input.amount", bound = "e
         let answer = sidecar.billing().ask(DESK, &pay(content_type, body));
         answer.assert_refused(400, "oncegate_invalid_input");
     }
+    let spelled = r#"{"to":"bob","cents":1,"Cents":9000,"currency":"usd","amount":1}"#;
+    sidecar.billing().ask(DESK, &pay(json, spelled)).assert_refused(403, "oncegate_ambiguous");
     assert!(provider.record().requests().is_empty());
     let body = r#"{"to":"bob","cents":1,"currency":"usd","amount":1}"#;
     let answer = sidecar.billing().ask(DESK, &pay("application/json; charset=utf-8", body));

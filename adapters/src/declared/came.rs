@@ -7,19 +7,19 @@ use oncegate_policy::refusal::Refusal;
 use oncegate_policy::template::{Piece, Scope, Template};
 use serde_json::Value;
 
-use super::{Declared, header_text, invalid};
+use super::{Declared, KeyPlace, header_text, invalid};
 use crate::plan::Request;
 
 /// The field that says what the body is.
 pub(super) const CONTENT_TYPE: &str = "content-type";
 
-/// A proxied body goes as it came. So it has to say what the declared one would: else it is judged by members of the input
-/// that the provider reads under other names.
+/// A proxied body goes as it came. What the action is judged by (`judged`, dotted input paths) must stand there where the
+/// declared body puts it, since that is where the provider reads it; and what the declared body pins may be left out, but not
+/// be said otherwise. Everything else goes as it came, also under other names.
 ///
 /// # Errors
-/// `invalid_input`: a body of another type than the declared one, or one that says something else than the declared body does
-/// for the same input. What the declared body does not name may stand beside it.
-pub(super) fn fits(declared: &Declared, request: &Request<'_>) -> Result<(), Refusal> {
+/// `invalid_input`: a body of another type than the declared one, or one that says otherwise.
+pub(super) fn fits(declared: &Declared, request: &Request<'_>, judged: &[&str]) -> Result<(), Refusal> {
     let scope = Scope::of_input(request.input);
     if let Some((_, template)) = declared.headers.iter().find(|(name, _)| name == CONTENT_TYPE)
         && is_set_by(template)
@@ -39,11 +39,19 @@ pub(super) fn fits(declared: &Declared, request: &Request<'_>) -> Result<(), Ref
             return Err(invalid("The body must be JSON or a form: the action declares what it says"));
         }
     };
-    match says(template, came.as_ref(), &scope) {
-        true => Ok(()),
-        false => {
-            Err(invalid("The body says something else than the one that the action declares for this input"))
-        }
+    // The provider's key is Oncegate's own, and replaces what came in its place.
+    let mut template = template.clone();
+    if let (Some((KeyPlace::Body(member), _)), Some(members)) =
+        (&declared.idempotency, template.as_object_mut())
+    {
+        members.remove(member);
+    }
+    let taken = declared.url.inputs();
+    let said = Said { scope, judged, taken: &taken };
+    if said.by(&template, came.as_ref()) {
+        Ok(())
+    } else {
+        Err(invalid("The body says something else than the one that the action declares for this input"))
     }
 }
 
@@ -66,44 +74,89 @@ fn essence(content_type: &str) -> String {
     content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
-/// Whether what came says what the template makes of the input, by meaning: the form's `5` is the number 5. A place whose
-/// input is not there is empty in both; one that names the effect is Oncegate's alone.
-fn says(template: &Value, came: Option<&Value>, scope: &Scope<'_>) -> bool {
-    match (template, came) {
-        (Value::Null | Value::Bool(_) | Value::Number(_), _) => came.is_some_and(|came| same(template, came)),
-        (Value::String(text), _) => text_says(text, came, scope),
-        (Value::Array(items), Some(Value::Array(there))) => {
-            items.len() == there.len()
-                && items.iter().zip(there).all(|(item, there)| says(item, Some(there), scope))
+/// What a body has to say.
+struct Said<'a> {
+    scope: Scope<'a>,
+    /// Input paths that the action is judged by.
+    judged: &'a [&'a str],
+    /// Input paths that the URL takes: these are said there, and need not be said again.
+    taken: &'a [&'a str],
+}
+
+impl Said<'_> {
+    /// Whether what came says what the template makes of the input, by meaning: the form's `5` is the number 5.
+    fn by(&self, template: &Value, came: Option<&Value>) -> bool {
+        match (template, came) {
+            (Value::Null | Value::Bool(_) | Value::Number(_), Some(came)) => same(template, came),
+            (Value::String(text), _) => self.by_text(text, came),
+            (Value::Array(items), Some(Value::Array(there))) => {
+                let within = items.len() == there.len() || !items.iter().any(|item| names(item, self.judged));
+                within && items.iter().zip(there).all(|(item, there)| self.by(item, Some(there)))
+            }
+            (Value::Object(members), Some(Value::Object(there))) => {
+                members.iter().all(|(name, member)| self.by(member, there.get(name)))
+            }
+            (Value::Array(items), None) => items.iter().all(|item| self.by(item, None)),
+            (Value::Object(members), None) => members.values().all(|member| self.by(member, None)),
+            (Value::Array(_) | Value::Object(_), Some(_)) => !names(template, self.judged),
+            (Value::Null | Value::Bool(_) | Value::Number(_), None) => true,
         }
-        (Value::Object(members), Some(Value::Object(there))) => {
-            members.iter().all(|(name, member)| says(member, there.get(name), scope))
+    }
+
+    /// One text. It has to be there if a judged member that the body says stands in it. One that names the effect goes as it
+    /// came: [`own_marks`](crate::own_marks) looks at what an agent may not say there.
+    fn by_text(&self, text: &str, came: Option<&Value>) -> bool {
+        let Ok(template) = Template::parse(text) else { return false };
+        let is_own = |piece: &Piece| match piece {
+            Piece::EffectId | Piece::EffectKey => true,
+            Piece::Text(_) | Piece::Input(_) | Piece::Secret(_) | Piece::Response(_) => false,
+        };
+        if template.pieces().iter().any(is_own) {
+            return true;
         }
-        (Value::Array(items), None) => items.iter().all(|item| says(item, None, scope)),
-        (Value::Object(members), None) => members.values().all(|member| says(member, None, scope)),
-        (Value::Array(_) | Value::Object(_), Some(_)) => false,
+        let inputs = template.inputs();
+        if inputs.is_empty() {
+            return came.is_none_or(|came| came.as_str() == Some(text));
+        }
+        let is_there = |path: &str| json::get(self.scope.input, path).is_some();
+        if !inputs.iter().any(|path| is_judged(path, self.judged) && is_there(path)) {
+            return true;
+        }
+        if came.is_none() && inputs.iter().all(|path| self.taken.contains(path)) {
+            return true;
+        }
+        if !inputs.iter().all(|path| is_there(path)) {
+            return came.is_none();
+        }
+        let said = match template.only_piece() {
+            Some(Piece::Input(path)) => json::get(self.scope.input, path).cloned(),
+            Some(
+                Piece::Text(_) | Piece::Secret(_) | Piece::EffectId | Piece::EffectKey | Piece::Response(_),
+            )
+            | None => template.render(&self.scope).ok().map(Value::String),
+        };
+        said.zip(came).is_some_and(|(said, came)| same(&said, came))
     }
 }
 
-fn text_says(text: &str, came: Option<&Value>, scope: &Scope<'_>) -> bool {
-    let Ok(template) = Template::parse(text) else { return false };
-    let is_own = |piece: &Piece| match piece {
-        Piece::EffectId | Piece::EffectKey => true,
-        Piece::Text(_) | Piece::Input(_) | Piece::Secret(_) | Piece::Response(_) => false,
-    };
-    if template.pieces().iter().any(is_own) {
-        return came.is_none();
+/// Whether a judged member stands anywhere in a template.
+fn names(template: &Value, judged: &[&str]) -> bool {
+    match template {
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+        Value::String(text) => {
+            Template::parse(text).is_ok_and(|text| text.inputs().iter().any(|path| is_judged(path, judged)))
+        }
+        Value::Array(items) => items.iter().any(|item| names(item, judged)),
+        Value::Object(members) => members.values().any(|member| names(member, judged)),
     }
-    let absent = |path: &str| json::get(scope.input, path).is_none();
-    if template.inputs().into_iter().any(absent) {
-        return came.is_none();
-    }
-    let said = match template.only_piece() {
-        Some(Piece::Input(path)) => json::get(scope.input, path).cloned(),
-        Some(Piece::Text(_) | Piece::Secret(_) | Piece::EffectId | Piece::EffectKey | Piece::Response(_))
-        | None => template.render(scope).ok().map(Value::String),
+}
+
+/// Whether one of the two paths is the other, or above it.
+fn is_judged(path: &str, judged: &[&str]) -> bool {
+    let above = |upper: &str, lower: &str| {
+        lower.strip_prefix(upper).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     };
-    said.zip(came).is_some_and(|(said, came)| same(&said, came))
+    judged.iter().any(|judged| above(judged, path) || above(path, judged))
 }
 
 fn same(one: &Value, other: &Value) -> bool {
@@ -145,27 +198,27 @@ mod tests {
         let body = bytes.as_bytes();
         let request =
             Request { method: "POST", headers: &headers, query: &[], body_kind, body, input: &input };
-        fits(declared, &request).is_ok()
+        fits(declared, &request, &["amount", "to"]).is_ok()
     }
 
     #[test]
-    fn a_body_says_what_the_declared_one_would() {
+    fn what_is_judged_stands_where_the_declared_body_puts_it() {
         let named = pay(
-            Some(json!({"cents": "{{input.amount}}", "currency": "usd", "n": 1, "note": "{{input.note}}"})),
+            Some(json!({"cents": "{{input.amount}}", "currency": "usd", "n": 1, "note": "{{input.memo}}"})),
             "",
         );
         for (content_type, bytes, taken) in [
             (JSON, r#"{"cents":5,"currency":"usd","n":1,"amount":5}"#, true),
             (JSON, r#"{"cents":5.0,"currency":"usd","n":1.0,"amount":5,"more":true}"#, true),
             (FORM, "cents=5&currency=usd&n=1&amount=5", true),
-            (JSON, r#"{"cents":5,"currency":"usd","n":1,"amount":5,"note":"x"}"#, true),
+            // As the provider's own library sends it: nothing of the input is judged then.
+            (JSON, r#"{"cents":5,"currency":"usd","note":"x"}"#, true),
+            (JSON, r#"{"cents":5,"amount":5,"note":"x","memo":"y"}"#, true),
+            (JSON, "", true),
             (JSON, r#"{"cents":9000,"currency":"usd","n":1,"amount":5}"#, false),
-            (JSON, r#"{"cents":5,"currency":"eur","n":1,"amount":5}"#, false),
-            (JSON, r#"{"cents":5,"n":1,"amount":5}"#, false),
-            (JSON, r#"{"cents":5,"currency":"usd","n":1}"#, false),
             (JSON, r#"{"currency":"usd","n":1,"amount":5}"#, false),
-            (JSON, "[]", false),
-            (JSON, "", false),
+            (JSON, r#"{"cents":5,"currency":"eur","n":1,"amount":5}"#, false),
+            (JSON, r#"{"cents":5,"n":2,"amount":5}"#, false),
             ("text/plain", "x", false),
         ] {
             assert_eq!(is_taken(&named, content_type, bytes), taken, "{bytes}");
@@ -178,11 +231,16 @@ mod tests {
         );
         for (bytes, taken) in [
             (r#"{"who":["bob"],"text":"to bob: x","a":"x"}"#, true),
-            (r#"{"who":["bob"]}"#, true),
             (r#"{"who":["carl"],"text":"to bob: x","a":"x"}"#, false),
             (r#"{"who":["bob","carl"],"text":"to bob: x","a":"x"}"#, false),
+            (r#"{"who":"bob","text":"to bob: x","a":"x"}"#, false),
             (r#"{"who":["bob"],"text":"to carl: x","a":"x"}"#, false),
-            (r#"{"who":["bob"],"ref":"eff_1"}"#, false),
+            (r#"{"who":["bob"],"text":"to bob: x","a":"x","ref":"mine"}"#, true),
+            (r#"{"who":["bob"]}"#, true),
+            ("[]", false),
+            // The URL says who.
+            (r#"{"who":[]}"#, false),
+            ("{}", true),
         ] {
             assert_eq!(is_taken(&listed, JSON, bytes), taken, "{bytes}");
         }

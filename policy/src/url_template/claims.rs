@@ -137,10 +137,12 @@ fn without_format(segment: &str) -> &str {
     }
 }
 
-/// Whether a path's last segment ends in what servers take off it: a format, a dot, white space.
+/// Whether a value at the end of a path ends in what servers take off it: a format of data, a dot, white space. Other
+/// formats (`site.html`, `chart.js`) are names of things at least as often.
 #[must_use]
 pub fn ends_in_a_format(segment: &str) -> bool {
-    without_format(trimmed(segment)) != segment
+    let of_data = |format: &str| ["json", "xml"].iter().any(|known| known.eq_ignore_ascii_case(format));
+    trimmed(segment) != segment || segment.rsplit_once('.').is_some_and(|(_, format)| of_data(format))
 }
 
 /// A parameter's name as servers bind it: without case, white space or what stands in brackets.

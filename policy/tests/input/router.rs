@@ -178,6 +178,8 @@ fn what_takes_the_rest_comes_last_and_is_known_by_any_method() {
 #[test]
 fn another_spelling_of_a_governed_path_is_told_from_another_path() {
     let list = Route { governed: false, ..route("list", "POST", "https://a.example/list", vec![]) };
+    let sheet =
+        Route { governed: false, ..route("sheet", "POST", "https://a.example/v2/payouts.csv", vec![]) };
     let slack = Route { writes_by_get: true, ..route("say", "POST", "https://a.example/say", vec![]) };
     let (router, _) = Router::build(vec![
         route("refund", "POST", "https://a.example/v1/refunds", vec![]),
@@ -187,6 +189,7 @@ fn another_spelling_of_a_governed_path_is_told_from_another_path() {
         route("wide", "POST", "https://a.example/v2/{{input.kind}}", vec![]),
         route("narrow", "POST", "https://a.example/v2/payouts", vec![]),
         list,
+        sheet,
         slack,
     ]);
     for (method, path, respelled) in [
@@ -216,6 +219,8 @@ fn another_spelling_of_a_governed_path_is_told_from_another_path() {
         ("POST", "/v1/refunds%25", false),
         ("POST", "/v1.json/refunds", false),
         ("POST", "/v2/payouts.json", true),
+        // Declared to the letter.
+        ("POST", "/v2/payouts.csv", false),
         ("POST", "/v2/9", false),
         ("POST", "/v2/payouts", false),
         ("POST", "/v2/Payouts", true),
@@ -223,7 +228,10 @@ fn another_spelling_of_a_governed_path_is_told_from_another_path() {
     ] {
         let authority = Authority::parse("a.example", Some(443)).unwrap();
         let path = CanonicalPath::parse(path).unwrap();
-        let respells = |scheme| router.respells(method, scheme, &authority, (&path, &[]), true);
+        let respells = |scheme| {
+            let candidates = router.candidates(method, scheme, &authority, &path, &[]);
+            router.respells(method, scheme, &authority, (&path, &[]), &candidates)
+        };
         assert_eq!(respells(Scheme::Https), respelled, "{method} {path:?}");
         assert!(!respells(Scheme::Http), "of another scheme: {path:?}");
     }
@@ -277,11 +285,14 @@ fn the_path_of_a_governed_read_is_claimed_in_every_spelling() {
 /// The same for a governed action that its query tells from others.
 #[test]
 fn another_spelling_of_a_governed_query_is_told_from_another_query() {
-    let (router, _) = Router::build(vec![
+    let governed = vec![
         route("refund", "POST", "https://a.example/api.php?action=refund", vec![]),
         route("pay", "POST", "https://a.example/api.php?action=pay&to={{input.to}}", vec![]),
         route("send", "POST", "https://a.example/send?amount={{input.amount}}", vec![]),
-    ]);
+    ];
+    let any = Route { governed: false, ..route("any", "POST", "https://a.example/{{input.any}}", vec![]) };
+    let (alone, _) = Router::build(governed.clone());
+    let (beside, _) = Router::build([governed, vec![any]].concat());
     let authority = Authority::parse("a.example", Some(443)).unwrap();
     // Where some action is at the URL to the letter, and where none is.
     for (target, claimed, unclaimed) in [
@@ -308,7 +319,10 @@ fn another_spelling_of_a_governed_query_is_told_from_another_query() {
     ] {
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         let (path, query) = (CanonicalPath::parse(path).unwrap(), query::parse(Some(query)).unwrap());
-        let respells = |claimed| router.respells("POST", Scheme::Https, &authority, (&path, &query), claimed);
-        assert_eq!((respells(true), respells(false)), (claimed, unclaimed), "{target}");
+        let respells = |router: &Router| {
+            let candidates = router.candidates("POST", Scheme::Https, &authority, &path, &query);
+            router.respells("POST", Scheme::Https, &authority, (&path, &query), &candidates)
+        };
+        assert_eq!((respells(&beside), respells(&alone)), (claimed, unclaimed), "{target}");
     }
 }

@@ -179,7 +179,8 @@ fn governed(snapshot: &Snapshot, host: &Host, head: Head, named: Named) -> Expla
     explained.add("action", "action", action.name.as_str());
     explained.add("input", "input", asking.input.clone());
     explained.credential(host, Some(action));
-    let fits = fits::proxied(snapshot, action, &asking).and_then(|()| adapter.fits(&asking.for_adapter()));
+    let fits = fits::proxied(snapshot, action, &asking)
+        .and_then(|()| adapter.fits(&asking.for_adapter(), &action.judged_paths()));
     if let Err(refusal) = fits {
         return explained.but(refusal);
     }
