@@ -12,8 +12,24 @@ use crate::model::{Action, KeyPlace};
 /// How deep the names in a schema are looked for. A member below has a name above it that is found.
 const SCHEMA_DEPTH: usize = 8;
 /// What says nothing of a member by its name.
-const NAMELESS: [&str; 9] =
-    ["type", "properties", "required", "title", "description", "$schema", "$id", "$comment", "examples"];
+const NAMELESS: [&str; 16] = [
+    "type",
+    "properties",
+    "required",
+    "title",
+    "description",
+    "default",
+    "examples",
+    "deprecated",
+    "readOnly",
+    "writeOnly",
+    "$schema",
+    "$id",
+    "$anchor",
+    "$comment",
+    "$defs",
+    "definitions",
+];
 
 impl Action {
     /// The dotted paths of the input members that the action is judged by: how much, on what, and which operation it is.
@@ -68,19 +84,24 @@ impl Action {
         let first = |path: &str| path.split('.').next().unwrap_or_default().to_owned();
         let named: BTreeSet<_> = self.schema_paths().iter().map(|path| first(path)).collect();
         let taken: BTreeSet<_> = url.inputs().into_iter().map(first).collect();
-        let nameless = schema.keys().all(|word| NAMELESS.contains(&word.as_str()));
+        let refuses_nobody = |word: &str, says: &Value| {
+            NAMELESS.contains(&word) || (word == "additionalProperties" && *says == Value::Bool(true))
+        };
+        let nameless = schema.iter().all(|(word, says)| refuses_nobody(word, says));
         let is_of_the_url = nameless && named.is_subset(&taken);
         !is_of_the_url && !named.contains(stand_in)
     }
 }
 
-/// Collects the names in a schema's `properties` and `required`, and in the schemas that it is put together from.
+/// Collects the names in a schema's `properties` and `required`, and in the schemas that it is put together from. A name with a
+/// dot in it is no path, and is left out.
 fn named(schema: &Value, above: &str, depth: usize, found: &mut BTreeSet<String>) {
     let (Some(schema), Some(depth)) = (schema.as_object(), depth.checked_sub(1)) else { return };
     let path = |name: &str| if above.is_empty() { name.to_owned() } else { format!("{above}.{name}") };
     let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
-    found.extend(required.filter_map(Value::as_str).map(path));
-    for (name, below) in members(schema, "properties") {
+    let plain = |name: &&str| !name.contains('.');
+    found.extend(required.filter_map(Value::as_str).filter(plain).map(path));
+    for (name, below) in members(schema, "properties").filter(|(name, _)| plain(&name.as_str())) {
         found.insert(path(name));
         named(below, &path(name), depth, found);
     }
@@ -127,8 +148,8 @@ mod tests {
     #[test]
     fn the_members_of_a_schema_are_found_wherever_it_names_them() {
         let schema = json!({
-            "required": ["a"],
-            "properties": {"b": {"properties": {"c": {"properties": {}}}, "required": ["d"]}},
+            "required": ["a", "service.name"],
+            "properties": {"service.name": {"properties": {"x": {}}}, "b": {"properties": {"c": {"properties": {}}}, "required": ["d"]}},
             "allOf": [{"not": {"required": ["e"]}}],
             "if": {"properties": {"f": {"const": 1, "items": {"properties": {"g": {"maximum": 1}}}}}},
         });

@@ -43,7 +43,7 @@ fn ask(verify: &Verify, headers: &[(String, Template)], memory: &Memory<'_>, sco
     };
     let always = headers.iter().filter(|(name, value)| {
         value.is_constant()
-            && name != "content-type"
+            && goes_with_a_read(name)
             && memory.headers.iter().all(|(remembered, _)| remembered != name)
     });
     let always = always.map(|(name, value)| (name.clone(), value.to_string()));
@@ -51,6 +51,13 @@ fn ask(verify: &Verify, headers: &[(String, Template)], memory: &Memory<'_>, sco
         Ok(read_back) => Look::Ask(read_back),
         Err(_) => Look::Impossible("the verify URL or a header of it cannot be sent"),
     }
+}
+
+/// Whether a declared header says who asks, and which answer is wanted, and nothing else: others make a write of what they
+/// stand on (`X-HTTP-Method-Override`), or say when it is to be done (`If-None-Match`). A name that a read needs besides
+/// stands in `scope_headers`.
+fn goes_with_a_read(name: &str) -> bool {
+    ["accept", "accept-language", "user-agent"].contains(&name) || name.ends_with("-version")
 }
 
 /// Only the declared status with every check is a match, and only an answer that could have been one says that there
