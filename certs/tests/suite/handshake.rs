@@ -26,14 +26,19 @@ fn a_client_that_trusts_the_ca_alone_connects() {
 }
 
 #[test]
-fn http_1_1_is_all_there_is() {
+fn http_1_is_all_there_is() {
     let (_dir, authority) = authority();
     let server = leaves(&authority, 8).server_config("api.example", now()).unwrap();
-    assert_eq!(server.alpn_protocols, [b"http/1.1"]);
+    assert_eq!(server.alpn_protocols, [b"http/1.1", b"http/1.0"]);
     let mut client = client(&certificates(authority.certificate_pem()), now());
-    client.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    let session = connect(&Arc::new(client.clone()), &server, "api.example").unwrap();
-    assert_eq!(session.alpn.unwrap(), b"http/1.1");
+    for (offered, taken) in [
+        (vec![b"h2".to_vec(), b"http/1.0".to_vec(), b"http/1.1".to_vec()], b"http/1.1"),
+        (vec![b"http/1.0".to_vec()], b"http/1.0"),
+    ] {
+        client.alpn_protocols = offered;
+        let session = connect(&Arc::new(client.clone()), &server, "api.example").unwrap();
+        assert_eq!(session.alpn.unwrap(), taken);
+    }
 
     client.alpn_protocols = vec![b"h2".to_vec()];
     let error = connect(&Arc::new(client), &server, "api.example").unwrap_err();
