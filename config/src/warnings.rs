@@ -109,7 +109,7 @@ fn action_doubts(action: &Action, place: Place, log: &Log<'_>) {
     }
     if let Some(verify) = &declared.verify {
         verify_doubts(name, verify, place, log);
-        if !is_constant(verify) && !is_of_one_effect(action, verify) {
+        if is_found_in_a_list(verify) && !is_constant(verify) && !is_of_one_effect(action, verify) {
             log.warn(
                 place,
                 format!(
@@ -119,6 +119,12 @@ fn action_doubts(action: &Action, place: Place, log: &Log<'_>) {
             );
         }
     }
+}
+
+/// Whether a rule searches a list, in which another effect's object may stand. One that asks for the state of an object by its
+/// name is right whoever brought it about.
+fn is_found_in_a_list(verify: &Verify) -> bool {
+    verify.checks.iter().any(|check| check.path.split('.').any(|name| name == "*"))
 }
 
 /// Whether a rule is the same for every effect.

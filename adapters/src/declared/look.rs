@@ -165,4 +165,37 @@ mod tests {
             assert_eq!(can_be_asked(&verify, &input).is_ok(), asked, "{verify:?} {input}");
         }
     }
+
+    /// What makes a write of a read, or says when it is to be done, stays with the write.
+    #[test]
+    fn a_read_carries_what_says_who_asks_and_which_answer_is_wanted() {
+        let declared = [
+            ("user-agent", "ops/1"),
+            ("accept", "application/vnd.api+json"),
+            ("notion-version", "2026-01-01"),
+            ("content-type", "application/json"),
+            ("x-http-method-override", "DELETE"),
+            ("if-none-match", "*"),
+            ("x-amz-target", "Delete"),
+            ("prefer", "respond-async"),
+            ("accept-language", "{{input.language}}"),
+        ];
+        let headers = declared.map(|(name, text)| (name.to_owned(), Template::parse(text).unwrap()));
+        let url = UrlTemplate::parse("https://tickets.example/v1/t").unwrap();
+        let verify = Verify { url, status: 200, checks: vec![] };
+        let input = json!({"language": "de"});
+        let memory = Memory {
+            effect_id: "eff_1",
+            provider_key: "key-1",
+            input: &input,
+            headers: &[],
+            response: None,
+            sent_at_ms: 0,
+        };
+        let Look::Ask(read) = look(&verify, &headers, &memory, LookStep::First) else {
+            panic!("nothing is asked")
+        };
+        let names: Vec<_> = read.headers().iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["user-agent", "accept", "notion-version"]);
+    }
 }

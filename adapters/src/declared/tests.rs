@@ -331,29 +331,6 @@ fn a_verify_rule_asks_what_can_be_asked() {
     assert!(matches!(step(&Adapter::Declared(ticket()), None, LookStep::First), Look::Impossible(_)));
 }
 
-/// What makes a write of a read, or says when it is to be done, stays with the write.
-#[test]
-fn a_read_carries_what_says_who_asks_and_which_answer_is_wanted() {
-    let headers = headers(&[
-        ("user-agent", "ops/1"),
-        ("accept", "application/vnd.api+json"),
-        ("notion-version", "2026-01-01"),
-        ("content-type", "application/json"),
-        ("x-http-method-override", "DELETE"),
-        ("if-none-match", "*"),
-        ("x-amz-target", "Delete"),
-        ("prefer", "respond-async"),
-        ("x-for", "{{input.title}}"),
-    ]);
-    let Adapter::Declared(declared) = verify("https://tickets.example/v1/t", 200, &[]) else {
-        unreachable!()
-    };
-    let adapter = Adapter::Declared(Declared { headers, ..declared });
-    let Look::Ask(read) = step(&adapter, None, LookStep::First) else { panic!("nothing is asked") };
-    let names: Vec<_> = read.headers().iter().map(|(name, _)| name.as_str()).collect();
-    assert_eq!(names, ["user-agent", "accept", "notion-version"]);
-}
-
 #[test]
 fn only_the_declared_status_with_every_check_is_a_match() {
     let checked = || {

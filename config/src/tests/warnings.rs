@@ -56,6 +56,11 @@ fn actions() {
             ],
         ),
         (
+            "[actions.x]\nmethod = \"POST\"\nurl = \"https://a.example/x/{{input.id}}/close\"\nsubject = \"{{input.id}}\"\n\
+             verify = { url = \"https://a.example/x/{{input.id}}\", match = [{ path = \"state\", equals = \"closed\" }] }",
+            &[],
+        ),
+        (
             "[actions.x]\nmethod = \"POST\"\nurl = \"https://a.example/x\"\nsubject = \"x\"\n\
              verify = { url = \"https://a.example/x\", match = [{ path = \"d.*.id\", equals = \"{{input.id}}\", absent = true }] }",
             &[
