@@ -113,7 +113,7 @@ async fn out_of_reach(loaded: &Loaded, texts: &[Text]) -> Vec<Fault> {
     }
     if let Err(error) = open::examine(&loaded.database()) {
         faults.push(locate(texts, "store", "", "path").fault(chain(&error)));
-    } else if let Err(error) = takes_files(&loaded.database()) {
+    } else if let Err(error) = takes_files(&loaded.database(), &loaded.directory) {
         let message = format!("the folder of {} cannot be written: {error}", loaded.database().display());
         faults.push(locate(texts, "store", "", "path").fault(message));
     }
@@ -150,13 +150,21 @@ fn not_runnable(loaded: &Loaded, texts: &[Text]) -> Vec<Fault> {
     doubts
 }
 
-/// The log of a database stands beside it: its folder takes files, and the disk has room for one. Leaves nothing there.
-fn takes_files(database: &Path) -> io::Result<()> {
+/// The log of a database stands beside it: its folder takes files, and the disk has room for one. Leaves nothing there. A
+/// folder that is not there, and not below the configuration's, may be another machine's: a configuration is checked where it is
+/// written as well.
+fn takes_files(database: &Path, configuration: &Path) -> io::Result<()> {
     let folder = match database.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         Some(_) | None => Path::new("."),
     };
-    let mut tried = tempfile::Builder::new().prefix(".oncegate-check-").tempfile_in(folder)?;
+    let made = tempfile::Builder::new().prefix(".oncegate-check-").tempfile_in(folder);
+    let mut tried = match made {
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !folder.starts_with(configuration) => {
+            return Ok(());
+        }
+        made => made?,
+    };
     tried.write_all(&[0; TRIED_BYTES])?;
     tried.as_file().sync_data()
 }
