@@ -70,7 +70,7 @@ def built():
 @pytest.fixture(scope="session")
 def started(request, sidecar, built):
     """By client: what comes of what the client printed. Those that no test asks for are not run."""
-    wanted = {item.callspec.params["client"] for item in request.session.items if hasattr(item, "callspec")}
+    wanted = {item.callspec.params.get("client") for item in request.session.items if hasattr(item, "callspec")}
     here = [client for client in CLIENTS if client in wanted and not client.missing]
 
     def run(caller, command):
