@@ -3,14 +3,15 @@
 mod build;
 mod came;
 mod look;
+mod pages;
 
 use oncegate_policy::body::BodyKind;
-use oncegate_policy::check::Check;
+use oncegate_policy::check::{Check, Expected};
 use oncegate_policy::classify::ResponseRules;
 use oncegate_policy::impact::{AmountRule, Bound, Dimension, Impact};
 use oncegate_policy::json;
 use oncegate_policy::refusal::{Code, Refusal};
-use oncegate_policy::template::{RenderFault, Scope, Template};
+use oncegate_policy::template::{Piece, RenderFault, Scope, Template};
 use oncegate_policy::url_template::UrlTemplate;
 use serde_json::Value;
 
@@ -41,6 +42,20 @@ pub struct Verify {
     pub status: u16,
     /// All must hold; with none, the status alone is a match.
     pub checks: Vec<Check>,
+}
+
+impl Verify {
+    /// Whether an effect's object is known by its id or key.
+    fn names_the_effect(&self) -> bool {
+        // A URL prints as the template it was read from.
+        let url = Template::parse(&self.url.to_string()).ok();
+        let expected = self.checks.iter().filter_map(|check| match &check.equals {
+            Some(Expected::Template(template)) => Some(template),
+            Some(Expected::Literal(_)) | None => None,
+        });
+        let of_the_effect = |piece: &Piece| matches!(piece, Piece::EffectId | Piece::EffectKey);
+        url.iter().chain(expected).flat_map(Template::pieces).any(of_the_effect)
+    }
 }
 
 /// A declared route.
@@ -91,6 +106,7 @@ impl Declared {
             near: Vec::new(),
             impact,
             fingerprint_scope: self.scope(request)?,
+            read_scope: Vec::new(),
             provider_key: self.idempotency.is_some(),
             replay_window_ms: self.idempotency.as_ref().map(|(_, window_ms)| *window_ms),
             drop_headers: self.drop_headers(),
@@ -134,6 +150,9 @@ impl Declared {
             response: None,
         };
         own_marks::only_of(marks.effect_id, &self.url.authority().host, request)?;
+        if self.verify.as_ref().is_some_and(Verify::names_the_effect) {
+            own_marks::no_other_effect(marks.effect_id, request)?;
+        }
         let key_header = self.key_header();
         let mut headers = Vec::new();
         for (name, template) in self.headers.iter().filter(|(_, template)| came::is_set_by(template)) {

@@ -148,6 +148,7 @@ fn plan_for(place: &Place) -> Plan {
             bound: Bound::Exact,
         }),
         fingerprint_scope: Vec::new(),
+        read_scope: Vec::new(),
         provider_key: false,
         replay_window_ms: None,
         drop_headers: Vec::new(),

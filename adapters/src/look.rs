@@ -16,7 +16,7 @@ pub struct Memory<'a> {
     pub provider_key: &'a str,
     /// What was asked.
     pub input: &'a Value,
-    /// The plan's `fingerprint_scope`: headers that a read has to repeat.
+    /// The plan's `fingerprint_scope` and `read_scope`: headers that a read has to repeat.
     pub headers: &'a [(String, String)],
     /// The body of the provider's answer, if one came.
     pub response: Option<&'a Value>,

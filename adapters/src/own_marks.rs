@@ -15,6 +15,8 @@ use crate::stripe;
 pub(crate) const MARK: &str = "oncegate_effect";
 /// How every effect's id begins.
 const ANY_EFFECT: &str = "eff_";
+/// And how many letters and digits follow.
+const ULID_LETTERS: usize = 26;
 
 const STRIPE: &str = "api.stripe.com";
 const RESEND: &str = "api.resend.com";
@@ -98,6 +100,46 @@ fn no_trailer_in(text: &str, own: Option<&str>) -> Result<(), Refusal> {
     }
 }
 
+/// No other effect's id, which its key ends with too, in any text of a request whose objects are read back by it: wherever
+/// the provider looks for what it is asked for, it would find this one in the place of what was lost.
+pub(crate) fn no_other_effect(own: &str, request: &Request<'_>) -> Result<(), Refusal> {
+    // What is said to Oncegate goes no further.
+    let sent = |name: &str| !name.starts_with("oncegate-");
+    let fields = request.headers.iter().filter(|(name, _)| sent(name));
+    let said = fields
+        .chain(request.query)
+        .any(|(name, value)| is_of_another(name, own) || is_of_another(value, own));
+    let opaque =
+        request.body_kind == BodyKind::Opaque && is_of_another(&String::from_utf8_lossy(request.body), own);
+    match said || opaque || any_is_of_another(request.input, own) {
+        true => Err(invalid("Another effect's id, by which what this action made is looked for,")),
+        false => Ok(()),
+    }
+}
+
+fn any_is_of_another(value: &Value, own: &str) -> bool {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+        Value::String(text) => is_of_another(text, own),
+        Value::Array(items) => items.iter().any(|item| any_is_of_another(item, own)),
+        Value::Object(members) => {
+            members.iter().any(|(name, member)| is_of_another(name, own) || any_is_of_another(member, own))
+        }
+    }
+}
+
+/// Whether a text holds an effect's id that is not `own`. In any case: a provider may search like that.
+fn is_of_another(text: &str, own: &str) -> bool {
+    let is_id = |rest: &str| {
+        rest.bytes().take(ULID_LETTERS).filter(u8::is_ascii_alphanumeric).count() == ULID_LETTERS
+    };
+    let lower = text.to_ascii_lowercase();
+    lower.match_indices(ANY_EFFECT).any(|(at, _)| {
+        let rest = lower.get(at + ANY_EFFECT.len()..).unwrap_or_default();
+        is_id(rest) && !text.get(at..).unwrap_or_default().starts_with(own)
+    })
+}
+
 fn invalid(what: impl std::fmt::Display) -> Refusal {
     let sentence = format!("{what} is set by Oncegate and may not be sent. Nothing was sent.");
     Refusal::new(Code::InvalidInput, sentence)
@@ -168,6 +210,37 @@ mod tests {
         }
         assert!(no_trailer(&json!({"message": "x\n\nOncegate-Effect: eff_1"}), None).is_err());
         assert!(no_trailer(&json!({"message": "of an Oncegate effect"}), None).is_ok());
+    }
+
+    #[test]
+    fn what_is_read_back_by_its_effect_names_no_other_one() {
+        const OWN: &str = "eff_01J0000000000000000000000A";
+        let names = |body: &str, agent: &str, query: &str| {
+            let (body_kind, input) = body::read(Some("application/json"), body.as_bytes()).unwrap();
+            let headers = [
+                ("user-agent".to_owned(), agent.to_owned()),
+                ("oncegate-compensates".to_owned(), "eff_01J0000000000000000000000B".to_owned()),
+            ];
+            let query = [("q".to_owned(), query.to_owned())];
+            let body = body.as_bytes();
+            let request =
+                Request { method: "POST", headers: &headers, query: &query, body_kind, body, input: &input };
+            no_other_effect(OWN, &request).is_err()
+        };
+        let other = "eff_01J0000000000000000000000B";
+        for (body, agent, query, refused) in [
+            (format!(r#"{{"ref":"{other}"}}"#), "curl", "", true),
+            (format!(r#"{{"a":[{{"note":"see oncegate-{other}."}}]}}"#), "curl", "", true),
+            (format!(r#"{{"ref":"{}"}}"#, other.to_ascii_lowercase()), "curl", "", true),
+            (format!(r#"{{"{other}":1}}"#), "curl", "", true),
+            (r#"{"ref":"eff\u005f01J0000000000000000000000B"}"#.to_owned(), "curl", "", true),
+            ("{}".to_owned(), other, "", true),
+            ("{}".to_owned(), "curl", other, true),
+            (format!(r#"{{"ref":"{OWN}","more":"{OWN}{OWN}"}}"#), "curl", OWN, false),
+            (r#"{"ref":"order-17","note":"eff_ and eff_short"}"#.to_owned(), "curl", "eff_", false),
+        ] {
+            assert_eq!(names(&body, agent, query), refused, "{body} {agent} {query}");
+        }
     }
 
     #[test]

@@ -89,6 +89,8 @@ pub struct Plan {
     pub impact: Option<Impact>,
     /// What beside the input makes it another request: headers that change where or how it is done.
     pub fingerprint_scope: Vec<(String, String)>,
+    /// What a read has to repeat besides, and what makes no other request: headers that say how an answer is written.
+    pub read_scope: Vec<(String, String)>,
     /// The effect's own key is sent to the provider, which deduplicates on it.
     pub provider_key: bool,
     /// For how long the provider does so.

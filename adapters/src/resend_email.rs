@@ -88,6 +88,7 @@ impl ResendEmail {
                 bound: Bound::Exact,
             }),
             fingerprint_scope: Vec::new(),
+            read_scope: Vec::new(),
             provider_key: true,
             replay_window_ms: Some(REPLAY_WINDOW_MS),
             drop_headers: vec![KEY_HEADER.to_owned()],

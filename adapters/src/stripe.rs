@@ -29,9 +29,13 @@ const CLOCK_SKEW_S: i64 = 5 * 60;
 pub(crate) const MAX_ID: usize = 255;
 /// Version 1 takes forms only (<https://docs.stripe.com/api>).
 pub(crate) const FORM: &str = "application/x-www-form-urlencoded";
-/// Headers that say where and as what version a request is done: they make it another request, and a read has to
-/// repeat them (<https://docs.stripe.com/connect/authentication>, <https://docs.stripe.com/api/versioning>).
-const SCOPE_HEADERS: [&str; 3] = ["stripe-account", "stripe-context", "stripe-version"];
+/// Headers that say where a request is done: they make it another request, and a read has to repeat them
+/// (<https://docs.stripe.com/connect/authentication>).
+const ACCOUNT_HEADERS: [&str; 2] = ["stripe-account", "stripe-context"];
+/// The header that says how an answer is written (<https://docs.stripe.com/api/versioning>). A read has to repeat it. It makes
+/// no other request: each release of an SDK sends its own, and curl sends none, so the same refund would be another one
+/// as soon as another client asks for it (decision 0022).
+const VERSION_HEADERS: [&str; 1] = ["stripe-version"];
 /// The member of an API input that names a connected account. Stripe has no such parameter: it goes out as
 /// `Stripe-Account` (<https://docs.stripe.com/connect/authentication>).
 pub(crate) const ACCOUNT_MEMBER: &str = "stripe_account";
@@ -53,8 +57,14 @@ pub(crate) fn only_expand_in_the_query(request: &Request<'_>) -> Result<(), Refu
     }
 }
 
-pub(crate) fn scope(request: &Request<'_>) -> Result<Vec<(String, String)>, Refusal> {
-    request.scope(&SCOPE_HEADERS)
+/// Where a request is done.
+pub(crate) fn account(request: &Request<'_>) -> Result<Vec<(String, String)>, Refusal> {
+    request.scope(&ACCOUNT_HEADERS)
+}
+
+/// In which version of the API.
+pub(crate) fn version(request: &Request<'_>) -> Result<Vec<(String, String)>, Refusal> {
+    request.scope(&VERSION_HEADERS)
 }
 
 /// Stripe's own parameters are lower-case words. Servers differ in what they make of `[amount]`, `amount]` or

@@ -21,8 +21,8 @@ use crate::look::{Look, LookStep, Memory};
 use crate::plan::{Marks, Plan, Planned, Prepared, Read, Request};
 use crate::read_back::ReadBack;
 use crate::stripe::{
-    self, Adds, KEY_HEADER, REPLAY_WINDOW_MS, invalid, no_mark_of_its_own, only_expand_in_the_query,
-    plain_names, same_currency, scope,
+    self, Adds, KEY_HEADER, REPLAY_WINDOW_MS, account, invalid, no_mark_of_its_own, only_expand_in_the_query,
+    plain_names, same_currency, version,
 };
 use target::{Target, TargetKind};
 
@@ -74,7 +74,7 @@ impl StripeRefund {
             (Some(_), TargetKind::Charge) => "the request names a charge: which payment it is of",
             (None, _) => "the request names no amount: what is left to refund",
         };
-        let read_back = ReadBack::get(parts.target.amount_path(), parts.scope)
+        let read_back = ReadBack::get(parts.target.amount_path(), [parts.account, parts.version].concat())
             .map_err(|fault| Refusal::new(Code::InvalidRequest, format!("{fault}. Nothing was sent.")))?;
         Ok(Planned::NeedsRead(Read { read_back, why }))
     }
@@ -82,19 +82,23 @@ impl StripeRefund {
     /// Reads the request, or says why it cannot be read in one way.
     fn parts(&self, request: &Request<'_>) -> Result<Parts, Refusal> {
         only_expand_in_the_query(request)?;
-        let scope = scope(request)?;
+        let (account, version) = (account(request)?, version(request)?);
         plain_names(request.input)?;
         no_mark_of_its_own(request.input)?;
         // A refund is in the currency of its charge.
         same_currency(request.input, &self.currency)?;
-        Ok(Parts { target: Target::of(request.input)?, amount: amount_asked(request.input)?, scope })
+        Ok(Parts {
+            target: Target::of(request.input)?,
+            amount: amount_asked(request.input)?,
+            account,
+            version,
+        })
     }
 
     fn ready(&self, parts: Parts, impact: Impact, read: Option<&Answer>) -> Plan {
-        let Parts { target, scope, amount: _ } = parts;
-        let account =
-            scope.iter().find(|(name, _)| name != "stripe-version").map(|(_, value)| value.as_str());
-        let resource = match account.or(self.account.as_deref()) {
+        let Parts { target, account, version, amount: _ } = parts;
+        let named = account.first().map(|(_, value)| value.as_str());
+        let resource = match named.or(self.account.as_deref()) {
             // Two names, one a line: a limit of `pi_` is left by no account that the agent adds.
             Some(account) => format!("{account}/{0}\n{0}", target.id),
             None => target.id.clone(),
@@ -105,7 +109,8 @@ impl StripeRefund {
             near,
             resource: Some(resource),
             impact: Some(impact),
-            fingerprint_scope: scope,
+            fingerprint_scope: account,
+            read_scope: version,
             provider_key: true,
             replay_window_ms: Some(REPLAY_WINDOW_MS),
             drop_headers: vec![KEY_HEADER.to_owned()],
@@ -148,7 +153,8 @@ impl StripeRefund {
 struct Parts {
     target: Target,
     amount: Option<i64>,
-    scope: Vec<(String, String)>,
+    account: Vec<(String, String)>,
+    version: Vec<(String, String)>,
 }
 
 /// The amount that the request names, in minor units.

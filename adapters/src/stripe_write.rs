@@ -44,7 +44,7 @@ impl StripeWrite {
 
     fn try_plan(&self, request: &Request<'_>) -> Result<Plan, Refusal> {
         stripe::only_expand_in_the_query(request)?;
-        let scope = stripe::scope(request)?;
+        let (account, version) = (stripe::account(request)?, stripe::version(request)?);
         stripe::plain_names(request.input)?;
         // Where no mark of ours goes, too: `/v1/refunds/re_1` changes what another effect made.
         stripe::no_mark_of_its_own(request.input)?;
@@ -54,7 +54,8 @@ impl StripeWrite {
         }
         let plan = self.route.try_plan(request)?;
         Ok(Plan {
-            fingerprint_scope: scope,
+            fingerprint_scope: account,
+            read_scope: version,
             provider_key: true,
             replay_window_ms: Some(stripe::REPLAY_WINDOW_MS),
             drop_headers: vec![stripe::KEY_HEADER.to_owned()],

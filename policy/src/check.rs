@@ -22,7 +22,8 @@ pub enum Expected {
 pub struct Check {
     /// A dotted path; `*` stands for any item of a list.
     pub path: String,
-    /// What some selected value must equal; without it, it is enough that something is there.
+    /// What some selected value must equal; without it, it is enough that something is there. On an answer, `null` and
+    /// what is empty (`[]`, `{}`, `""`) is nothing: APIs leave members out and give such ones alike.
     pub equals: Option<Expected>,
     /// Turns the condition round: nothing selected may equal it, or nothing may be selected at all.
     pub absent: bool,
@@ -32,20 +33,35 @@ impl Check {
     /// Whether the condition holds for `root`.
     ///
     /// An expectation that cannot be rendered leaves the question open, and an open question never holds,
-    /// not even an `absent` one.
+    /// not even an `absent` one. Neither does one whether there is something, where only `false` or `0` is: one API means
+    /// by it that there is none, the next that there is this.
     #[must_use]
     pub fn holds(&self, root: &Value, scope: &Scope<'_>) -> bool {
-        self.holds_at(root, &self.path, scope)
+        if self.equals.is_some() {
+            return self.holds_at(root, &self.path, scope);
+        }
+        let there = select(root, &self.path).into_iter().map(presence).max().unwrap_or(Presence::Nothing);
+        match there {
+            Presence::Something => !self.absent,
+            Presence::Open => false,
+            Presence::Nothing => self.absent,
+        }
     }
 
     /// Whether `root` says anything on the question: an `absent` one on the items of a list (`*`) needs that list. What has no
     /// such list, as an error has none, is no list without the item.
     #[must_use]
     pub fn is_answered_by(&self, root: &Value) -> bool {
-        let Some((before, _)) = self.path.split_once('*').filter(|_| self.absent) else { return true };
-        let list = before.trim_end_matches('.');
+        let Some(list) = self.absent_from() else { return true };
         let list = if list.is_empty() { Some(root) } else { get(root, list) };
         list.is_some_and(Value::is_array)
+    }
+
+    /// The dotted path of the list (empty for the whole answer) among whose items an `absent` condition looks for its own.
+    #[must_use]
+    pub fn absent_from(&self) -> Option<&str> {
+        let (before, _) = self.path.split_once('*').filter(|_| self.absent)?;
+        Some(before.trim_end_matches('.'))
     }
 
     /// Whether the condition holds for an action's input, where the path may be written with or without
@@ -97,6 +113,38 @@ impl Check {
         let Some(expected) = expected.canonical(scope) else { return false };
         let found = selected.into_iter().any(|value| canonical(value) == expected);
         found != self.absent
+    }
+}
+
+/// Whether a value in an answer is something, from the least to the most.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Presence {
+    Nothing,
+    Open,
+    Something,
+}
+
+fn presence(value: &Value) -> Presence {
+    let or_nothing = |is_empty: bool| if is_empty { Presence::Nothing } else { Presence::Something };
+    match value {
+        Value::Null => Presence::Nothing,
+        Value::Bool(said) => {
+            if *said {
+                Presence::Something
+            } else {
+                Presence::Open
+            }
+        }
+        Value::Number(number) => {
+            if number.as_f64() == Some(0.0) {
+                Presence::Open
+            } else {
+                Presence::Something
+            }
+        }
+        Value::String(text) => or_nothing(text.is_empty()),
+        Value::Array(items) => or_nothing(items.is_empty()),
+        Value::Object(members) => or_nothing(members.is_empty()),
     }
 }
 

@@ -171,7 +171,8 @@ fn new_effect(
     let provider_key = asking.fresh.provider_key();
     let approval_needed = approval_needed(action, &planning);
     let Planning { plan, asked } = planning;
-    let memory = format!(r#"{{"headers":{},"input":{}}}"#, json!(plan.fingerprint_scope), asking.input);
+    let headers: Vec<_> = plan.fingerprint_scope.iter().chain(&plan.read_scope).collect();
+    let memory = format!(r#"{{"headers":{},"input":{}}}"#, json!(headers), asking.input);
     let links = asking.links;
     NewEffect {
         invocation: asking.fresh.invocation,

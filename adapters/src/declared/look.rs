@@ -8,6 +8,7 @@ use oncegate_policy::template::{Piece, RenderFault, Scope, Template};
 use serde_json::Value;
 
 use super::Verify;
+use super::pages::goes_on;
 use crate::look::{Look, LookStep, Memory, unreadable};
 use crate::read_back::ReadBack;
 
@@ -78,6 +79,11 @@ fn judge(verify: &Verify, scope: &Scope<'_>, request: &ReadBack, answer: &Answer
     };
     if let Some(check) = verify.checks.iter().find(|check| !check.is_answered_by(&body)) {
         return unreadable(format!("{what}, and has no list where `{}` would be absent", check.path));
+    }
+    if let Some(list) =
+        verify.checks.iter().filter_map(Check::absent_from).find(|list| goes_on(answer, &body, list))
+    {
+        return unreadable(format!("{what}, and `{list}` goes on on another page"));
     }
     // What a search shows is not what the write would have answered: it is no record for a repeat.
     match verify.checks.iter().all(|check| check.holds(&body, scope)) {

@@ -80,6 +80,7 @@ fn a_plan_is_what_was_declared() {
             bound: Bound::Exact,
         }),
         fingerprint_scope: vec![],
+        read_scope: vec![],
         provider_key: false,
         replay_window_ms: None,
         drop_headers: vec!["x-fields".into(), "range".into(), "if-range".into()],

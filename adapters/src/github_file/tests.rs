@@ -56,6 +56,7 @@ fn a_plan_names_the_file_on_its_branch() {
             bound: Bound::Exact,
         }),
         fingerprint_scope: vec![],
+        read_scope: vec![],
         provider_key: false,
         replay_window_ms: None,
         drop_headers: vec![],

@@ -73,6 +73,7 @@ fn a_plan_names_recipients_subject_line_and_key() {
                 bound: Bound::Exact
             }),
             fingerprint_scope: vec![],
+            read_scope: vec![],
             provider_key: true,
             replay_window_ms: Some(86_400_000),
             drop_headers: vec!["idempotency-key".into()],

@@ -82,8 +82,12 @@ const MARKS: Marks<'_> = Marks { effect_id: "eff_1", provider_key: "key-1" };
 
 /// As it goes out where the provider did not say how much is left.
 fn going_out(came: &Came) -> Result<Prepared, Refusal> {
-    let parts =
-        Parts { target: Target::of(&json!({"charge": "ch_1"})).unwrap(), amount: None, scope: vec![] };
+    let parts = Parts {
+        target: Target::of(&json!({"charge": "ch_1"})).unwrap(),
+        amount: None,
+        account: vec![],
+        version: vec![],
+    };
     refund().prepare(&came.request(), &refund().ready(parts, refund().open(), None), &MARKS)
 }
 
@@ -98,6 +102,7 @@ fn a_plan_names_payment_money_and_key() {
             resource: Some("acct_1Nxyz/pi_3Pabc\npi_3Pabc".into()),
             impact: Some(usd(Some(12_000), Bound::Exact)),
             fingerprint_scope: vec![],
+            read_scope: vec![],
             provider_key: true,
             replay_window_ms: Some(86_400_000),
             drop_headers: vec!["idempotency-key".into()],
@@ -169,24 +174,22 @@ fn the_query_holds_nothing_but_expand() {
 }
 
 #[test]
-fn scope_headers_make_another_request_and_another_account() {
+fn accounts_make_another_request_and_versions_do_not() {
     let form = "payment_intent=pi_1&amount=1";
     for (headers, scope, resource) in [
         (vec![], vec![], "acct_1Nxyz/pi_1\npi_1"),
-        (
-            vec![("user-agent", "x"), ("stripe-version", "v1")],
-            vec![("stripe-version", "v1")],
-            "acct_1Nxyz/pi_1\npi_1",
-        ),
+        (vec![("user-agent", "x"), ("stripe-version", "v1")], vec![], "acct_1Nxyz/pi_1\npi_1"),
         (
             vec![("stripe-version", "v1"), ("stripe-account", "acct_2")],
-            vec![("stripe-account", "acct_2"), ("stripe-version", "v1")],
+            vec![("stripe-account", "acct_2")],
             "acct_2/pi_1\npi_1",
         ),
         (vec![("stripe-context", "acct_3")], vec![("stripe-context", "acct_3")], "acct_3/pi_1\npi_1"),
     ] {
         let plan = ready(refund().plan(&Came::form(form).with(&headers).request()));
         assert_eq!(plan.fingerprint_scope, pairs(&scope), "{headers:?}");
+        let version: Vec<_> = headers.iter().copied().filter(|(name, _)| *name == "stripe-version").collect();
+        assert_eq!(plan.read_scope, pairs(&version));
         assert_eq!(plan.resource.as_deref(), Some(resource), "{headers:?}");
     }
     for headers in

@@ -17,8 +17,11 @@ fn text(template: &str) -> Option<Expected> {
 
 #[test]
 fn a_condition_compares_what_values_mean() {
-    let root = strict(br#"{"n":120,"d":1.0,"s":"120","t":true,"null":null,"data":[{"id":"a"},{"id":"b"}]}"#)
-        .unwrap();
+    let root = strict(
+        br#"{"n":120,"d":1.0,"s":"120","t":true,"null":null,"data":[{"id":"a"},{"id":"b"}],"no":false,"zero":0.0,
+            "list":[],"object":{},"text":"","some":[{"x":null},{"x":1}],"none":[{"x":null},{"x":""}],"perhaps":[{"x":null},{"x":0}]}"#,
+    )
+    .unwrap();
     let input = json!({ "n": 120, "s": "120", "one": 1, "id": "b", "other": "z" });
     let scope = Scope::of_input(&input);
     let table = [
@@ -38,7 +41,20 @@ fn a_condition_compares_what_values_mean() {
         ("gone", literal(json!(null)), false, true),
         ("null", literal(json!(null)), true, false),
         ("n", None, true, false),
-        ("null", None, true, false),
+        // Nothing, however it is said: an applied write's `errors: null` is no error, a refused one's `refund: null` no refund.
+        ("null", None, false, true),
+        ("list", None, false, true),
+        ("object", None, false, true),
+        ("text", None, false, true),
+        ("none.*.x", None, false, true),
+        ("some.*.x", None, true, false),
+        // `error: 0` is none with some, `count: 0` is one with others.
+        ("no", None, false, false),
+        ("zero", None, false, false),
+        ("perhaps.*.x", None, false, false),
+        ("t", None, true, false),
+        ("list", literal(json!([])), true, false),
+        ("no", literal(json!(false)), true, false),
         ("gone", None, false, true),
         ("data.*.gone", None, false, true),
         // What cannot be rendered is an open question, and neither holds.
