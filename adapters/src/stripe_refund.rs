@@ -98,12 +98,9 @@ impl StripeRefund {
     fn ready(&self, parts: Parts, impact: Impact, read: Option<&Answer>) -> Plan {
         let Parts { target, account, version, amount: _ } = parts;
         let named = account.first().map(|(_, value)| value.as_str());
-        let resource = match named.or(self.account.as_deref()) {
-            // Two names, one a line: a limit of `pi_` is left by no account that the agent adds.
-            Some(account) => format!("{account}/{0}\n{0}", target.id),
-            None => target.id.clone(),
-        };
-        let (subject, near) = target.fences(read);
+        let payment = target.payment(read);
+        let resource = target.resource(&payment, named.or(self.account.as_deref()));
+        let (subject, near) = target.fences(&payment);
         Plan {
             subject: Some(subject),
             near,

@@ -73,16 +73,19 @@ impl Limit {
     }
 }
 
-/// Before the `/` of a resource whose first part is not known: it may be any.
+/// Stands in the name of a resource for what is not known, and may be anything: before its `/`, or at its end.
 pub const ANY: &str = "*";
 
 /// Whether one of the names of a resource, which are one a line, begins with a prefix.
 fn is_below(resource: &str, prefix: &str) -> bool {
     let rest_of_prefix = || prefix.split_once('/').map_or("", |(_, rest)| rest);
-    resource.split('\n').any(|name| match name.strip_prefix(ANY).and_then(|name| name.strip_prefix('/')) {
-        Some(rest) => rest.starts_with(rest_of_prefix()),
-        None => name.starts_with(prefix),
-    })
+    let first_unknown = |name: &str| {
+        name.strip_prefix(ANY)
+            .and_then(|name| name.strip_prefix('/'))
+            .is_some_and(|rest| rest.starts_with(rest_of_prefix()))
+    };
+    let end_unknown = |name: &str| name.strip_suffix(ANY).is_some_and(|known| prefix.starts_with(known));
+    resource.split('\n').any(|name| name.starts_with(prefix) || first_unknown(name) || end_unknown(name))
 }
 
 /// What a limit's counters say. `reserved` is every hold that is still open, whatever period it came from:
@@ -171,6 +174,12 @@ mod tests {
             ("*/b\n*/c", "a@x/d", false),
             ("*/b", "a@x", true),
             ("*b", "a@x", false),
+            ("ch_1\npi_*", "pi_3", true),
+            ("ch_1\npi_*", "pi_", true),
+            ("ch_1\npi_*", "p", true),
+            ("ch_1\npi_*", "ch_2", false),
+            ("acct_1/pi_*", "acct_1/pi_3", true),
+            ("acct_1/pi_*", "acct_2/pi_3", false),
         ] {
             assert_eq!(is_below(resource, prefix), below, "{resource:?} {prefix}");
         }

@@ -2,6 +2,7 @@
 
 use oncegate_policy::exchange::Answer;
 use oncegate_policy::json;
+use oncegate_policy::limit::ANY;
 use oncegate_policy::near::NearSubject;
 use oncegate_policy::refusal::Refusal;
 use serde_json::Value;
@@ -37,6 +38,17 @@ impl TargetKind {
     }
 }
 
+/// Which payment intent it is of, as far as that is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Payment {
+    /// `pi_…`
+    Intent(String),
+    /// A charge of none, or no charge at all.
+    NoIntent,
+    /// Nobody has said: it may be any.
+    Unread,
+}
+
 /// What is refunded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
@@ -63,28 +75,55 @@ impl Target {
         }
     }
 
-    /// The fence, and what else is looked at. It is `payment_intent/pi_…`: a charge is most often one of a payment intent, and
-    /// a refund of either takes from the same payment. Only the charge itself says so, and it is read before. Where that is lost, as
-    /// answers are just then, whatever is unknown of the other kind is in its way, since it may be the same payment.
-    pub(crate) fn fences(&self, read: Option<&Answer>) -> (String, Vec<NearSubject>) {
+    /// The payment that this takes from. A charge is most often one of a payment intent; only the charge itself says so, and it
+    /// is read before. Stripe's own word that there is none is believed. A key that may not read charges, a page of a
+    /// gateway, an object that is another one say nothing.
+    pub(crate) fn payment(&self, read: Option<&Answer>) -> Payment {
+        if self.kind == TargetKind::PaymentIntent {
+            return Payment::Intent(self.id.clone());
+        }
+        let Some(answer) = read else { return Payment::Unread };
+        match self.charge_in(answer) {
+            Some(charge) => intent_of(&charge),
+            None if is_missing(answer) => Payment::NoIntent,
+            None => Payment::Unread,
+        }
+    }
+
+    /// The fence, and what else is looked at. It is `payment_intent/pi_…`: a refund of either takes from the same payment. Where
+    /// it is not known which, whatever is unknown of the other kind is in its way, since it may be the same one.
+    pub(crate) fn fences(&self, payment: &Payment) -> (String, Vec<NearSubject>) {
         use NearSubject::{Beginning, Named};
         let intents = TargetKind::PaymentIntent.word();
         if self.kind == TargetKind::PaymentIntent {
             return (self.named(), vec![Beginning(format!("{UNREAD}/"))]);
         }
         let unread = format!("{UNREAD}/{}", self.id);
-        match read.and_then(|answer| self.charge_in(answer)) {
+        match payment {
             // As it was fenced before its intent was looked for, or while it could not be read.
-            Some(charge) => match intent_of(&charge) {
-                Some(intent) => (format!("{intents}/{intent}"), vec![Named(self.named()), Named(unread)]),
-                None => (self.named(), vec![Named(unread)]),
-            },
-            None if read.is_none_or(is_outage) => {
-                (unread, vec![Named(self.named()), Beginning(format!("{intents}/"))])
+            Payment::Intent(intent) => {
+                (format!("{intents}/{intent}"), vec![Named(self.named()), Named(unread)])
             }
-            // It was answered, and there is no such charge to read.
-            None => (self.named(), vec![Named(unread)]),
+            Payment::NoIntent => (self.named(), vec![Named(unread)]),
+            Payment::Unread => (unread, vec![Named(self.named()), Beginning(format!("{intents}/"))]),
         }
+    }
+
+    /// What limits are compared with, one name a line: what the request names, and the payment that this takes from, each with
+    /// the account before it and without, so that a limit of `pi_` is left neither by an account that the agent adds nor by
+    /// naming the charge.
+    pub(crate) fn resource(&self, payment: &Payment, account: Option<&str>) -> String {
+        let also = match payment {
+            Payment::Intent(intent) if *intent != self.id => Some(intent.clone()),
+            Payment::Intent(_) | Payment::NoIntent => None,
+            Payment::Unread => Some(format!("pi_{ANY}")),
+        };
+        let names = [Some(&self.id), also.as_ref()].into_iter().flatten();
+        let lines = names.flat_map(|name| {
+            let within = account.map(|account| format!("{account}/{name}"));
+            within.into_iter().chain([name.clone()])
+        });
+        lines.collect::<Vec<_>>().join("\n")
     }
 
     /// The charge, if the answer is that one (<https://docs.stripe.com/api/charges/object>).
@@ -121,16 +160,23 @@ impl Target {
     }
 }
 
-/// Whether this says nothing of what was asked for: it can be asked again later.
-fn is_outage(answer: &Answer) -> bool {
-    matches!(answer.status, 408 | 429 | 500..)
+/// Whether Stripe itself says that there is no such thing (<https://docs.stripe.com/error-codes#resource-missing>).
+fn is_missing(answer: &Answer) -> bool {
+    answer.status == 404
+        && json::of_answer(&answer.body).is_ok_and(|body| body["error"]["code"] == "resource_missing")
 }
 
 /// The payment intent of a charge.
-fn intent_of(charge: &Value) -> Option<String> {
-    let named = charge.get("payment_intent")?;
-    let id = named.as_str().or_else(|| named.get("id")?.as_str())?;
-    is_id(id, TargetKind::PaymentIntent.prefixes()).then(|| id.to_owned())
+fn intent_of(charge: &Value) -> Payment {
+    let named = charge.get("payment_intent").unwrap_or(&Value::Null);
+    if named.is_null() {
+        return Payment::NoIntent;
+    }
+    let id = named.as_str().or_else(|| named.get("id")?.as_str());
+    match id.filter(|id| is_id(id, TargetKind::PaymentIntent.prefixes())) {
+        Some(id) => Payment::Intent(id.to_owned()),
+        None => Payment::Unread,
+    }
 }
 
 /// One of the prefixes, then letters, digits and underscores.
