@@ -57,9 +57,9 @@ def test_scripts():
 
 
 def test_container_file():
-    done = run(TOOLS / "hadolint", DEPLOY / "Containerfile")
+    done = run(TOOLS / "hadolint", DEPLOY / "Dockerfile")
     assert done.returncode == 0, done.stdout
-    ignored = (DEPLOY / "Containerfile.dockerignore").read_text().split()
+    ignored = (DEPLOY / "Dockerfile.dockerignore").read_text().split()
     members = re.search(r"members = \[(.*?)\]", (ROOT / "Cargo.toml").read_text(), re.S).group(1)
     for member in re.findall(r'"(\w+)"', members):
         assert f"!{member}" in ignored, f"{member} is needed to build, and left out of the image's context"
