@@ -12,7 +12,8 @@ use std::process::Command;
 const GLIBC_MIN: (u32, u32) = (2, 36);
 
 fn main() {
-    println!("cargo::rerun-if-changed=build.rs");
+    // Nothing else that this depends on changes between two builds.
+    println!("cargo::rerun-if-env-changed=CARGO_CFG_TARGET_ENV");
     let here = var("HOST").ok().is_some_and(|host| var("TARGET").is_ok_and(|target| target == host));
     let glibc = var("CARGO_CFG_TARGET_OS").is_ok_and(|os| os == "linux")
         && var("CARGO_CFG_TARGET_ENV").is_ok_and(|env| env == "gnu");
