@@ -45,6 +45,8 @@ pub enum Standing {
     Succeeded(Timestamp),
     /// Not applied, for certain.
     Failed,
+    /// Failed by the word of a person who knows or fears that a part of it was applied, at this time.
+    PartlyApplied(Timestamp),
     /// Denied or expired: nothing was sent and nobody waits.
     Rejected,
 }
@@ -111,7 +113,7 @@ pub fn decide(asked: &Asked, facts: &Facts, now: Timestamp) -> Decision {
     }
     let mut failed_before = None;
     if let Some(known) = &facts.by_declared_key {
-        if !guards_nothing(known) {
+        if !guards_nothing(known) && !is_retried_on_purpose(asked, known) {
             return same_or_reuse(asked, known);
         }
         failed_before = Some(known);
@@ -168,8 +170,17 @@ pub fn halted(reason: &str) -> Refusal {
 fn guards_nothing(known: &Known) -> bool {
     match known.standing {
         Standing::Failed | Standing::Rejected => true,
-        Standing::AwaitingApproval | Standing::InFlight | Standing::Unknown | Standing::Succeeded(_) => false,
+        Standing::AwaitingApproval
+        | Standing::InFlight
+        | Standing::Unknown
+        | Standing::Succeeded(_)
+        | Standing::PartlyApplied(_) => false,
     }
+}
+
+/// Whether it is to run once more, whole, although a part of it was applied: only who names it says so.
+fn is_retried_on_purpose(asked: &Asked, known: &Known) -> bool {
+    matches!(known.standing, Standing::PartlyApplied(_)) && asked.retry_of.as_ref() == Some(&known.invocation)
 }
 
 fn is_identical_repeat(asked: &Asked, known: &Known, facts: &Facts, now: Timestamp) -> bool {
@@ -180,7 +191,7 @@ fn is_identical_repeat(asked: &Asked, known: &Known, facts: &Facts, now: Timesta
     match known.standing {
         // Whatever else it names: a retry on purpose is of something that failed, not of this.
         Standing::AwaitingApproval | Standing::InFlight | Standing::Unknown => true,
-        Standing::Succeeded(at) => {
+        Standing::Succeeded(at) | Standing::PartlyApplied(at) => {
             // Nor does a failure of something else make another one of it.
             let target = facts.retry_target.as_ref().filter(|_| asked.retry_of.is_some());
             let on_purpose = target.is_some_and(|target| target.fingerprint == asked.fingerprint);
@@ -208,7 +219,9 @@ fn retry_on_purpose(named: &InvocationId, facts: &Facts) -> Decision {
         return refuse(format!("Invocation {named} has been retried already. Nothing was sent."));
     }
     match target.standing {
-        Standing::Failed => Decision::New { retry_of: Some(target.invocation.clone()) },
+        Standing::Failed | Standing::PartlyApplied(_) => {
+            Decision::New { retry_of: Some(target.invocation.clone()) }
+        }
         Standing::AwaitingApproval
         | Standing::InFlight
         | Standing::Unknown

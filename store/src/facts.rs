@@ -60,21 +60,28 @@ macro_rules! effect_of_invocation {
 }
 pub(crate) use effect_of_invocation;
 
+/// Whether a person who settled an effect as failed has said that a part of it was applied, or may have been.
+macro_rules! partly_applied {
+    () => {
+        "result IS 'failed' AND verification IS 'manual' AND EXISTS (SELECT 1 FROM event
+             WHERE event.effect = effect.id AND event.text IS NOT NULL AND event.kind = 'resolved'
+                 AND (json_extract(event.detail, '$.partial_effect') IN ('possible', 'confirmed')
+                     OR json_extract(event.detail, '$.actual_impact[0][2]') > 0))"
+    };
+}
+
 /// One statement on effects that are in the way. A text is put together by the compiler, so that finding it in the
 /// statement cache costs no more than reading it.
 macro_rules! known {
-    (INDEXED $index:literal, $rest:literal) => {
-        concat!(
-            "SELECT id, invocation, fingerprint, stage, result, settled_at, retried_by IS NOT NULL FROM effect INDEXED BY ",
-            $index,
-            " WHERE ",
-            $rest
-        )
+    (INDEXED $index:literal, $($rest:expr),+) => {
+        concat!(known!(), " INDEXED BY ", $index, " WHERE ", $($rest),+)
     };
-    ($($rest:literal),+) => {
+    ($($rest:expr),+) => { concat!(known!(), " WHERE ", $($rest),+) };
+    () => {
         concat!(
-            "SELECT id, invocation, fingerprint, stage, result, settled_at, retried_by IS NOT NULL FROM effect WHERE ",
-            $($rest),+
+            "SELECT id, invocation, fingerprint, stage, result, settled_at, ",
+            partly_applied!(),
+            ", retried_by IS NOT NULL FROM effect"
         )
     };
 }
@@ -109,8 +116,9 @@ const OPEN_IDENTICAL: &str = known!(
 /// Behind failures and refusals, each of which was asked under a key of its own.
 const SUCCEEDED_IDENTICAL: &str = known!(
     INDEXED "effect_fingerprint",
-    "fingerprint = ?2 AND action = ?1
-         AND stage = 'settled' AND result <> 'failed' AND settled_at > ?3 ORDER BY key DESC LIMIT 1"
+    "fingerprint = ?2 AND action = ?1 AND stage = 'settled' AND settled_at > ?3 AND (result <> 'failed' OR ",
+    partly_applied!(),
+    ") ORDER BY key DESC LIMIT 1"
 );
 const IDENTICAL: &str = known!("fingerprint = ?2 AND action = ?1 ORDER BY key DESC LIMIT ?3");
 
@@ -233,13 +241,13 @@ fn identical(connection: &Connection, asking: &Asking<'_>, now: Timestamp) -> Re
 fn is_open(known: &Known) -> bool {
     match known.standing {
         Standing::AwaitingApproval | Standing::InFlight | Standing::Unknown => true,
-        Standing::Succeeded(_) | Standing::Failed | Standing::Rejected => false,
+        Standing::Succeeded(_) | Standing::PartlyApplied(_) | Standing::Failed | Standing::Rejected => false,
     }
 }
 
 fn counts_still(known: &Known, within: Duration, now: Timestamp) -> bool {
     match known.standing {
-        Standing::Succeeded(at) => now.since(at) < within,
+        Standing::Succeeded(at) | Standing::PartlyApplied(at) => now.since(at) < within,
         Standing::AwaitingApproval
         | Standing::InFlight
         | Standing::Unknown
@@ -278,11 +286,13 @@ fn standing(columns: &mut Columns<'_>) -> Result<Standing, Fault> {
     let stage: String = columns.next()?;
     let result: Option<String> = columns.next()?;
     let settled_at = columns.time()?;
+    let in_part: bool = columns.next()?;
     let standing = match (stage.as_str(), result.as_deref(), settled_at) {
         ("awaiting_approval", None, None) => Some(Standing::AwaitingApproval),
         ("ready" | "dispatching", None, None) => Some(Standing::InFlight),
         ("reconciling", None, None) => Some(Standing::Unknown),
         ("settled", Some("confirmed" | "acknowledged"), Some(at)) => Some(Standing::Succeeded(at)),
+        ("settled", Some("failed"), Some(at)) if in_part => Some(Standing::PartlyApplied(at)),
         ("settled", Some("failed"), Some(_)) => Some(Standing::Failed),
         ("rejected", None, None) => Some(Standing::Rejected),
         _ => None,

@@ -4,12 +4,13 @@ use super::*;
 
 const NOW: Timestamp = Timestamp(1_000_000_000);
 const WITHIN: Duration = Duration::from_secs(600);
-const STANDINGS: [Standing; 6] = [
+const STANDINGS: [Standing; 7] = [
     Standing::AwaitingApproval,
     Standing::InFlight,
     Standing::Unknown,
     Standing::Succeeded(NOW),
     Standing::Failed,
+    Standing::PartlyApplied(NOW),
     Standing::Rejected,
 ];
 
@@ -89,7 +90,11 @@ fn a_declared_key_is_free_again_after_a_failure_and_a_no() {
                 assert_eq!(same, Decision::New { retry_of: retry_of.clone() });
                 assert_eq!(other, Decision::New { retry_of });
             }
-            Standing::AwaitingApproval | Standing::InFlight | Standing::Unknown | Standing::Succeeded(_) => {
+            Standing::AwaitingApproval
+            | Standing::InFlight
+            | Standing::Unknown
+            | Standing::Succeeded(_)
+            | Standing::PartlyApplied(_) => {
                 assert_eq!(same, Decision::Repeat(there.effect.clone()));
                 assert_eq!(refused(other), Some((Code::KeyReuse, Some(there.effect))));
             }
@@ -108,6 +113,8 @@ fn an_identical_request_is_a_repeat_unless_its_key_says_otherwise() {
         (ago(0), true, false),
         (ago(599_999), true, false),
         (ago(600_000), false, false),
+        (Standing::PartlyApplied(NOW), true, false),
+        (Standing::PartlyApplied(NOW.minus(WITHIN)), false, false),
         (Standing::Failed, false, false),
         (Standing::Rejected, false, false),
     ] {
