@@ -142,7 +142,7 @@ pub async fn reload(sidecar: &Arc<Sidecar>) -> Result<Reloaded, ReloadError> {
 /// # Errors
 /// Why the old one stays.
 pub async fn take(sidecar: &Arc<Sidecar>, loaded: Loaded) -> Result<Reloaded, ReloadError> {
-    Turn::take(sidecar).await.swap(Ready::of(&sidecar.snapshot(), loaded)?).await.inspect(log)
+    Turn::take(sidecar).await.swap_alone(Ready::of(&sidecar.snapshot(), loaded)?).await.inspect(log)
 }
 
 /// Judges the whole configuration with some edits in `managed/`, writes them, and takes it.
@@ -215,7 +215,7 @@ impl<'a> Turn<'a> {
         }
         let before = std::mem::replace(&mut self.last.digest, digest);
         let ready = self.ready(texts).await?;
-        let taken = self.swap(ready).await;
+        let taken = self.swap_alone(ready).await;
         if taken.is_err() {
             // They were judged, and are good: they are news until they are taken.
             self.last.digest = before;
@@ -294,6 +294,16 @@ impl<'a> Turn<'a> {
         // Reads certificates, which takes its time.
         let ready = move || Ready::of(&running, load::judge(&file, &texts)?);
         tokio::task::spawn_blocking(ready).await?
+    }
+
+    /// With nothing being admitted. The limits are the record's at once, and a request that came in before goes by the
+    /// definitions of before: under limits that were renamed or retired with its action it would be held by none. So what
+    /// was planned by an action that is another now, or gone, is not admitted.
+    async fn swap_alone(&mut self, ready: Ready) -> Result<Reloaded, ReloadError> {
+        let editing = self.sidecar.editions.editing().await;
+        let reloaded = self.swap(ready).await?;
+        editing.edited(reloaded.differences.iter().filter_map(Difference::other_action));
+        Ok(reloaded)
     }
 
     async fn swap(&mut self, ready: Ready) -> Result<Reloaded, ReloadError> {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use oncegate_config::model::{Config, Host, HostPattern};
+use oncegate_policy::action::ActionName;
 
 /// One thing that another configuration brings.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,6 +56,27 @@ impl Difference {
         match self.change {
             Change::Removed => true,
             Change::Added | Change::Changed => false,
+        }
+    }
+}
+
+impl Difference {
+    /// The action that is another one now, or gone.
+    #[must_use]
+    pub fn other_action(&self) -> Option<ActionName> {
+        match (self.kind, self.change) {
+            (Kind::Action, Change::Changed | Change::Removed) => ActionName::parse(&self.name),
+            (Kind::Action, Change::Added)
+            | (
+                Kind::Host
+                | Kind::Caller
+                | Kind::Secret
+                | Kind::Limit
+                | Kind::Proxy
+                | Kind::Control
+                | Kind::Reconcile,
+                Change::Added | Change::Removed | Change::Changed,
+            ) => None,
         }
     }
 }
