@@ -15,6 +15,8 @@ use crate::stripe;
 pub(crate) const MARK: &str = "oncegate_effect";
 /// How every effect's id begins.
 const ANY_EFFECT: &str = "eff_";
+/// What stands before it in the key that its provider gets.
+const KEY_BEGIN: &str = "oncegate-";
 /// And how many letters and digits follow.
 const ULID_LETTERS: usize = 26;
 
@@ -26,11 +28,28 @@ const GITHUB: &str = "api.github.com";
 /// nobody can know before.
 pub(crate) fn only_of(effect_id: &str, host: &str, request: &Request<'_>) -> Result<(), Refusal> {
     no_member(request.input, Some(effect_id))?;
+    no_key(request.input, effect_id)?;
     match host {
         STRIPE => stripe::can_be_read(request),
         RESEND => is_read(request, "Resend").and_then(|()| no_agent(request, Some(effect_id))),
         GITHUB => is_read(request, "GitHub").and_then(|()| no_trailer(request.input, Some(effect_id))),
         _ => Ok(()),
+    }
+}
+
+/// No text that is another effect's key: a provider that reads its key in the body would take this for that effect.
+fn no_key(value: &Value, own: &str) -> Result<(), Refusal> {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => Ok(()),
+        Value::String(text) => {
+            let effect = text.trim().strip_prefix(KEY_BEGIN).filter(|effect| effect.starts_with(ANY_EFFECT));
+            match effect.is_some_and(|effect| effect != own) {
+                true => Err(invalid("A key that is another effect's")),
+                false => Ok(()),
+            }
+        }
+        Value::Array(items) => items.iter().try_for_each(|item| no_key(item, own)),
+        Value::Object(members) => members.values().try_for_each(|member| no_key(member, own)),
     }
 }
 
@@ -177,6 +196,9 @@ mod tests {
             ("shop.example", JSON, r#"{"payment_intent_data":{"metadata":{"oncegate_effect":"eff_2"}}}"#, no),
             ("shop.example", JSON, r#"{"tags":[{"name":"oncegate_effect","value":"eff_2"}]}"#, no),
             ("shop.example", JSON, r#"{"tags":[{"name":"oncegate_effect","value":"eff_1"}]}"#, None),
+            ("shop.example", JSON, r#"{"key":"oncegate-eff_2"}"#, no),
+            ("shop.example", FORM, "a[b]=oncegate-eff_2", no),
+            ("shop.example", JSON, r#"{"key":"oncegate-eff_1","text":"of oncegate-eff_2"}"#, None),
             ("shop.example", JSON, r#"{"text":"see oncegate_effect","metadata":""}"#, None),
             ("shop.example", JSON, r#"{"text":"Oncegate-Effect: eff_2"}"#, None),
             ("shop.example", "text/plain", "metadata[oncegate_effect]=", None),

@@ -74,6 +74,9 @@ impl Fresh {
     }
 }
 
+/// How each [`Fresh::provider_key`] begins.
+pub const PROVIDER_KEY_BEGIN: &str = "oncegate-eff_";
+
 /// A key that came beside a request and not in one of its fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyBeside {

@@ -12,6 +12,7 @@ use oncegate_policy::refusal::{Code, Refusal};
 use oncegate_policy::router::Candidate;
 use serde_json::Value;
 
+use crate::asking::PROVIDER_KEY_BEGIN;
 use crate::meant::{self, Content};
 use crate::receive::{self, Head, Via};
 use crate::state::Snapshot;
@@ -83,6 +84,9 @@ pub fn by_url<'a>(snapshot: &'a Snapshot, host: &Host, head: &Head) -> Result<By
 /// a read that is not exactly an action's.
 fn undeclared(snapshot: &Snapshot, host: &Host, head: &Head) -> Result<(), Refusal> {
     let read = [Method::GET, Method::HEAD, Method::OPTIONS].contains(&head.method);
+    if !read {
+        no_key_of_ours(head)?;
+    }
     let Via { scheme, authority, .. } = &*head.via;
     if read && snapshot.router.governs_reads(*scheme, authority, &head.path) {
         return Err(not_exactly(head));
@@ -152,6 +156,7 @@ pub fn with_body(
             format!("The request cannot be read in one way: {fault}. Nothing was sent."),
         )
     };
+    no_key_of_ours(head)?;
     let content_type = content_type(head)?;
     let (body_kind, members) =
         meant::read(snapshot, candidates, content_type, &body).map_err(|fault| unreadable(&fault))?;
@@ -208,6 +213,23 @@ fn content_type(head: &Head) -> Result<Option<&str>, Refusal> {
             Err(_) => refuse("The content type is not text. Nothing was sent."),
         },
         (Some(_), Some(_)) => refuse("The request has two content types. Nothing was sent."),
+    }
+}
+
+/// A key that Oncegate gave to an effect: what is sent under it is in the place of that effect at the provider, and its replay
+/// would be answered with this one's answer (P8).
+fn no_key_of_ours(head: &Head) -> Result<(), Refusal> {
+    let sent = head.headers.iter().filter(|(name, _)| !receive::is_ours(name.as_str()));
+    let holds_one = |value: &[u8]| {
+        let begin = PROVIDER_KEY_BEGIN.as_bytes();
+        value.windows(begin.len()).any(|part| part.eq_ignore_ascii_case(begin))
+    };
+    match sent.map(|(_, value)| value.as_bytes()).any(holds_one) {
+        true => Err(Refusal::new(
+            Code::InvalidInput,
+            "A key that Oncegate has given to an effect is not for another request. Nothing was sent.",
+        )),
+        false => Ok(()),
     }
 }
 

@@ -24,8 +24,8 @@ pub(super) fn look(shape: &Shape, memory: &Memory<'_>, step: LookStep<'_>) -> Lo
     match shape {
         Shape::Create(kind) => created(*kind, memory, step),
         // An update says nothing of the object's state: with the mark in it, it was applied, whatever the state.
-        Shape::Update(kind, id) => changed(Kind { failed: &[], ..*kind }, id, memory, step),
-        Shape::MarkedVerb(kind, id) => changed(*kind, id, memory, step),
+        Shape::Update(kind, id) => changed(Kind { failed: &[], ..*kind }, id, &[], memory, step),
+        Shape::MarkedVerb(kind, id) => changed(*kind, id, &UNCAPTURED, memory, step),
         Shape::Other => {
             Look::Impossible("this endpoint carries no mark; a `verify` rule can be declared for it")
         }
@@ -73,7 +73,7 @@ fn created(kind: Kind, memory: &Memory<'_>, step: LookStep<'_>) -> Look {
             Some(found)
                 if id_of(&found) == Some(id) && mark(&found).is_none_or(|m| m == memory.effect_id) =>
             {
-                Look::Found(finding(kind, memory, &found))
+                Look::Found(finding(kind, not_yet(memory), &found))
             }
             Some(_) => ask(memory, first_page(kind, memory)),
             None if answer.status == 404 => ask(memory, first_page(kind, memory)),
@@ -103,7 +103,7 @@ fn in_list(kind: Kind, memory: &Memory<'_>, request: &str, answer: &Answer, page
         Err(why) => return unreadable(why),
     };
     let ours = objects.iter().filter(|object| is_made_by(memory, object));
-    if let Some(finding) = together(ours.map(|ours| finding(kind, memory, ours)), next.is_none()) {
+    if let Some(finding) = together(ours.map(|ours| finding(kind, not_yet(memory), ours)), next.is_none()) {
         return Look::Found(finding);
     }
     let Some(last) = next else {
@@ -119,13 +119,14 @@ fn in_list(kind: Kind, memory: &Memory<'_>, request: &str, answer: &Answer, page
     ask(memory, next)
 }
 
-fn changed(kind: Kind, id: &str, memory: &Memory<'_>, step: LookStep<'_>) -> Look {
+/// `not_yet`: states in which the mark is there and the deed is not.
+fn changed(kind: Kind, id: &str, not_yet: &[&str], memory: &Memory<'_>, step: LookStep<'_>) -> Look {
     let answer = match step {
         LookStep::First => return ask(memory, one(kind, id)),
         LookStep::Next { answer, .. } => answer,
     };
     match object(answer) {
-        Some(found) if mark(&found) == Some(memory.effect_id) => Look::Found(finding(kind, memory, &found)),
+        Some(found) if mark(&found) == Some(memory.effect_id) => Look::Found(finding(kind, not_yet, &found)),
         Some(_) => {
             Look::Found(Finding::NoMatch { what: format!("{} carries another mark", one(kind, id)).into() })
         }
@@ -137,9 +138,22 @@ fn object(answer: &Answer) -> Option<Value> {
     json::of_answer(&answer.body).ok().filter(|_| answer.status == 200)
 }
 
-/// What the object's own state says. A payment that was to be confirmed at once and waits for another means of payment
-/// is there and did not go through: whether that is what was asked is for a person to say.
-fn finding(kind: Kind, memory: &Memory<'_>, found: &Value) -> Finding {
+/// The states of a payment intent before it was confirmed, in which one that was to be confirmed at once did not go through,
+/// and before it was captured (<https://docs.stripe.com/payments/paymentintents/lifecycle>).
+const UNCONFIRMED: [&str; 2] = ["requires_payment_method", "requires_confirmation"];
+const UNCAPTURED: [&str; 4] =
+    ["requires_payment_method", "requires_confirmation", "requires_action", "requires_capture"];
+
+/// In which states what was asked for is there, and was not done.
+fn not_yet(memory: &Memory<'_>) -> &'static [&'static str] {
+    let confirm = memory.input.get("confirm");
+    let at_once = confirm.is_some_and(|confirm| confirm.as_bool() == Some(true) || confirm == "true");
+    if at_once { &UNCONFIRMED } else { &[] }
+}
+
+/// What the object's own state says. Whether one that is there and did not go through is what was asked is for a person to
+/// say.
+fn finding(kind: Kind, not_yet: &[&str], found: &Value) -> Finding {
     let text = |name: &str| found.get(name).and_then(Value::as_str).unwrap_or_default();
     let what: Told = format!("{} {} with status {:?}", kind.name, text("id"), text("status")).into();
     let reference = Some(text("id").into());
@@ -147,9 +161,7 @@ fn finding(kind: Kind, memory: &Memory<'_>, found: &Value) -> Finding {
     if kind.failed.contains(&text("status")) {
         return Finding::ProviderSaysFailed { what, reference, record };
     }
-    let confirm = memory.input.get("confirm");
-    let at_once = confirm.is_some_and(|confirm| confirm.as_bool() == Some(true) || confirm == "true");
-    if at_once && text("status") == "requires_payment_method" {
+    if not_yet.contains(&text("status")) {
         return Finding::Unreadable { what };
     }
     Finding::Matched { what, reference, record }

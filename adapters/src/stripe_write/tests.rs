@@ -247,10 +247,26 @@ fn the_mark_decides_and_then_the_object_s_own_state() {
     }
 
     let at_once = json!({"confirm": "true"});
-    let waits = ours("requires_payment_method");
-    let seen =
-        looked(&write("payment_intents"), &at_once, None, Some((&page("payment_intents"), 200, &waits)));
-    assert_eq!(seen, "unreadable", "it is there and did not go through");
+    for status in ["requires_payment_method", "requires_confirmation"] {
+        let waits = ours(status);
+        let seen =
+            looked(&write("payment_intents"), &at_once, None, Some((&page("payment_intents"), 200, &waits)));
+        assert_eq!(seen, "unreadable", "it is there and did not go through: {status}");
+    }
+    // A mark is written before the money is taken.
+    let capture = write("payment_intents/{{input.id}}/capture");
+    for (status, found) in [
+        ("requires_capture", "unreadable"),
+        ("requires_action", "unreadable"),
+        ("processing", "matched pi_1"),
+        ("succeeded", "matched pi_1"),
+        ("canceled", "failed"),
+    ] {
+        let intent = object("pi_1", "eff_1", status);
+        let seen =
+            looked(&capture, &json!({"id": "pi_1"}), None, Some(("/v1/payment_intents/pi_1", 200, &intent)));
+        assert_eq!(seen, found, "a capture: {status}");
+    }
 
     // What became of the payout undoes nothing of a change of its metadata.
     let noted = write("payouts/{{input.id}}");
