@@ -5,10 +5,12 @@
 
 use std::borrow::Cow;
 
-use jsonschema::Validator;
 use jsonschema::error::ValidationErrorKind as Kind;
-use oncegate_config::model::Action;
+use jsonschema::{ValidationError, Validator};
+use oncegate_adapters::Plan;
+use oncegate_config::model::{Action, ActionKind};
 use oncegate_policy::body::BodyKind;
+use oncegate_policy::impact::Bound;
 use oncegate_policy::refusal::{Code, Refusal};
 use serde_json::{Number, Value};
 
@@ -39,6 +41,33 @@ pub(crate) fn proxied(snapshot: &Snapshot, action: &Action, asking: &Asking) -> 
 /// `invalid_input`
 pub(crate) fn given(snapshot: &Snapshot, action: &Action, input: &Value) -> Result<(), Refusal> {
     snapshot.schema(&action.name).map_or(Ok(()), |schema| fits(schema, input, |_| false))
+}
+
+/// The amount that a refund without one is given by its plan: what a schema says of `amount` is said of that one too.
+///
+/// # Errors
+/// `invalid_input`
+pub(crate) fn pinned(
+    snapshot: &Snapshot,
+    action: &Action,
+    input: &Value,
+    plan: &Plan,
+) -> Result<(), Refusal> {
+    let ActionKind::StripeRefund(_) = &action.kind else { return Ok(()) };
+    let exact = plan.impact.as_ref().filter(|impact| impact.bound == Bound::Exact);
+    match (exact.and_then(|impact| impact.amount), input) {
+        (Some(amount), Value::Object(members)) if members.get("amount").is_none_or(Value::is_null) => {
+            let mut sent = members.clone();
+            sent.insert("amount".to_owned(), amount.into());
+            let sent = Value::Object(sent);
+            // The rest has been judged as it came.
+            let schema = snapshot.schema(&action.name);
+            let of_it = |fault: &ValidationError<'_>| fault.instance_path().as_str() == "/amount";
+            let fault = schema.and_then(|schema| schema.iter_errors(&sent).find(of_it));
+            fault.map_or(Ok(()), |fault| Err(unfit(&fault.instance_path().to_string())))
+        }
+        (Some(_) | None, _) => Ok(()),
+    }
 }
 
 /// `is_text`: whether a member at the top is text because it cannot be anything else.

@@ -69,6 +69,7 @@ pub async fn plan(
     for _ in 0..PLAN_READS_MAX {
         let wanted = match planned {
             Planned::Ready(plan) => {
+                fits::pinned(snapshot, action, &asking.input, &plan)?;
                 let signed = adapting::credential(host, Some(action), false);
                 let asked = if matches!(signed.as_deref(), Some(Credential::Sigv4(_))) {
                     // For the fingerprint alone: a read-back does not repeat them.
