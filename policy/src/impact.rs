@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::money;
+
 /// What is counted.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Dimension {
@@ -87,9 +89,10 @@ pub struct Impact {
 
 impl fmt::Display for Impact {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.amount {
-            Some(amount) => write!(f, "{amount} {}", self.dimension.unit()),
-            None => write!(f, "an unknown amount of {}", self.dimension.unit()),
+        match (self.amount, &self.dimension) {
+            (Some(amount), Dimension::Money { currency }) => f.write_str(&money::in_words(amount, currency)),
+            (Some(amount), dimension) => write!(f, "{amount} {}", dimension.unit()),
+            (None, _) => write!(f, "an unknown amount of {}", self.dimension.unit()),
         }
     }
 }

@@ -13,6 +13,7 @@ mod git_report;
 pub mod id;
 pub mod impact;
 pub mod limit;
+pub mod money;
 pub mod near;
 pub mod plain;
 pub mod preview;

@@ -2,38 +2,13 @@
 
 use crate::control::view::{EffectJson, ImpactJson};
 use jiff::{SignedDuration, Timestamp};
+use oncegate_policy::money;
 
 use super::exit::Exit;
 
-/// `$120.00`-like for currencies of two decimals, else the plain number: `120.00 USD`, `5000 JPY`, `3`.
+/// `120.00 USD`, `5000 JPY`; without a currency the plain number.
 pub(crate) fn amount(number: i64, currency: Option<&str>) -> String {
-    match currency {
-        Some(currency) => {
-            let name = currency.to_ascii_uppercase();
-            match decimals(currency) {
-                0 => format!("{number} {name}"),
-                decimals => format!("{} {name}", with_point(number, decimals)),
-            }
-        }
-        None => number.to_string(),
-    }
-}
-
-fn with_point(number: i64, decimals: usize) -> String {
-    let digits = format!("{:0>width$}", number.unsigned_abs(), width = decimals + 1);
-    let (whole, fraction) = digits.split_at(digits.len().saturating_sub(decimals));
-    let sign = if number < 0 { "-" } else { "" };
-    format!("{sign}{whole}.{fraction}")
-}
-
-/// ISO 4217's minor units, where they are not two.
-fn decimals(currency: &str) -> usize {
-    match currency {
-        "bif" | "clp" | "djf" | "gnf" | "jpy" | "kmf" | "krw" | "mga" | "pyg" | "rwf" | "ugx" | "vnd"
-        | "vuv" | "xaf" | "xof" | "xpf" => 0,
-        "bhd" | "jod" | "kwd" | "omr" | "tnd" => 3,
-        _ => 2,
-    }
+    currency.map_or_else(|| number.to_string(), |currency| money::in_words(number, currency))
 }
 
 /// What an effect changes, or a dash.
@@ -80,22 +55,6 @@ pub(crate) fn exit_of(effect: &EffectJson) -> Exit {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn money_is_written_with_its_own_decimals() {
-        for (number, currency, text) in [
-            (12_000, Some("usd"), "120.00 USD"),
-            (5, Some("usd"), "0.05 USD"),
-            (-5, Some("usd"), "-0.05 USD"),
-            (0, Some("usd"), "0.00 USD"),
-            (5_000, Some("jpy"), "5000 JPY"),
-            (1_234, Some("kwd"), "1.234 KWD"),
-            (i64::MIN, Some("usd"), "-92233720368547758.08 USD"),
-            (3, None, "3"),
-        ] {
-            assert_eq!(amount(number, currency), text);
-        }
-    }
 
     #[test]
     fn moments_are_near_or_far() {

@@ -63,7 +63,7 @@ async fn a_decision_says_who_and_why() {
     };
     assert_eq!((view.status.as_str(), view.effect), ("approved", Some(yes.id.clone())));
     assert_eq!((view.decided_by, view.decided_at), (Some(ops.clone()), Some(moment)));
-    assert_eq!(view.title, "refund: 1 usd on pi_1");
+    assert_eq!(view.title, "refund: 0.01 USD on pi_1");
     assert_eq!(facts(&memory, &yes.id).await, [fact("ops", "approved by ops: go")]);
 
     let (no, approval) = park(&memory, memory.refund("pi_2", 1)).await;
