@@ -59,7 +59,7 @@ pub(crate) struct ResolveArgs {
     /// Whether a failed effect left something behind
     #[arg(long, value_enum, value_name = "P")]
     partial_effect: Option<Partial>,
-    /// How much was really taken, as DIMENSION:UNIT:AMOUNT, for example money:usd:500. May be given several times
+    /// How much was really taken, as DIMENSION:UNIT:AMOUNT, for example money:usd:500
     #[arg(long, value_name = "D:U:A", value_parser = actual_impact)]
     actual_impact: Vec<Value>,
     /// Where to look it up at the provider

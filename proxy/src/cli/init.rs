@@ -51,7 +51,9 @@ pub(crate) fn run(common: &Common, _args: &InitArgs) -> Result<Exit, Stop> {
     print::line(&format!("  agent     {}", agent.key));
     print::line(&format!("  operator  {}   (export ONCEGATE_KEY=… for `oncegate effects`)", operator.key));
     print::line("\nNext: declare a secret, a host and an action in the file, then");
-    print::line("  oncegate check\n  oncegate run --as agent -- your-agent");
+    let usual = common.config == Path::new("oncegate.toml");
+    let here = if usual { String::new() } else { format!(" --config {}", common.config.display()) };
+    print::line(&format!("  oncegate check{here}\n  oncegate run{here} --as agent -- your-agent"));
     Ok(Exit::Done)
 }
 
