@@ -24,6 +24,7 @@ mod api_settling;
 mod api_strict;
 mod bad_input;
 mod bodies_of_reads;
+mod by_another;
 mod canary;
 mod cases;
 mod classification;
