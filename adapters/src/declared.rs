@@ -4,6 +4,9 @@ mod build;
 mod came;
 mod look;
 mod pages;
+mod said;
+
+use std::borrow::Cow;
 
 use oncegate_policy::body::BodyKind;
 use oncegate_policy::check::{Check, Expected};
@@ -119,12 +122,15 @@ impl Declared {
         self.key_header().into_iter().chain(shaping).map(str::to_owned).collect()
     }
 
-    /// The scope headers as they leave: what is declared replaces what the agent sent.
+    /// The scope headers as they leave: what is declared replaces what the agent sent, where its input is there.
     fn scope(&self, request: &Request<'_>) -> Result<Vec<(String, String)>, Refusal> {
         let rendered = Scope::of_input(request.input);
+        let is_there = |path: &str| json::get(request.input, path).is_some();
+        let is_set =
+            |template: &Template| came::is_set_by(template) && template.inputs().into_iter().all(is_there);
         let mut scope = Vec::new();
         for name in &self.scope_headers {
-            match self.headers.iter().find(|(own, template)| own == name && came::is_set_by(template)) {
+            match self.headers.iter().find(|(own, template)| own == name && is_set(template)) {
                 Some((_, template)) => {
                     scope.extend(template.render(&rendered).ok().map(|text| (name.clone(), text)));
                 }
@@ -186,6 +192,18 @@ impl Declared {
             Some(verify) => look::look(verify, &self.headers, memory, step),
             None => Look::Impossible("no verify rule is declared"),
         }
+    }
+
+    pub(crate) fn without_marks<'a>(&self, said: &'a Value) -> Cow<'a, Value> {
+        said::without_marks(self, said)
+    }
+
+    pub(crate) fn said_in_fields(
+        &self,
+        request: &Request<'_>,
+        said: &Value,
+    ) -> Result<Vec<(String, String)>, Refusal> {
+        said::in_fields(self, request, said)
     }
 
     pub(crate) fn key_header(&self) -> Option<&str> {

@@ -29,6 +29,8 @@ pub use look::{Look, LookStep, Memory};
 pub use plan::{Marks, Plan, Planned, Prepared, Read, Request};
 pub use read_back::{ReadBack, ReadBackFault};
 
+use std::borrow::Cow;
+
 use oncegate_policy::classify::ResponseRules;
 use oncegate_policy::exchange::Answer;
 use oncegate_policy::refusal::Refusal;
@@ -259,6 +261,39 @@ impl Adapter {
             // <https://docs.stripe.com/api/expanding_objects>
             Self::StripeRefund(_) | Self::StripeWrite(_) => &["expand"],
             Self::ResendEmail(_) | Self::GithubFile(_) | Self::GithubWrite(_) | Self::Declared(_) => &[],
+        }
+    }
+
+    /// What a request says, as the proxy reads it, without the places where the action's own body names the effect.
+    #[must_use]
+    pub fn without_marks<'a>(&self, said: &'a Value) -> Cow<'a, Value> {
+        match self {
+            Self::Declared(declared) => declared.without_marks(said),
+            // None of these declares a body.
+            Self::StripeRefund(_)
+            | Self::StripeWrite(_)
+            | Self::ResendEmail(_)
+            | Self::GithubFile(_)
+            | Self::GithubWrite(_) => Cow::Borrowed(said),
+        }
+    }
+
+    /// What declared fields say that `said`, what the request says as the proxy reads it, does not.
+    ///
+    /// # Errors
+    /// `ambiguous`: one of them is empty, or stands there more than once.
+    pub fn said_in_fields(
+        &self,
+        request: &Request<'_>,
+        said: &Value,
+    ) -> Result<Vec<(String, String)>, Refusal> {
+        match self {
+            Self::Declared(declared) => declared.said_in_fields(request, said),
+            Self::StripeRefund(_)
+            | Self::StripeWrite(_)
+            | Self::ResendEmail(_)
+            | Self::GithubFile(_)
+            | Self::GithubWrite(_) => Ok(Vec::new()),
         }
     }
 

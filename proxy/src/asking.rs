@@ -112,8 +112,10 @@ pub struct Asking {
     pub body: Bytes,
     /// How it is written.
     pub body_kind: BodyKind,
-    /// What it says.
+    /// What it says: the input that it is judged by.
     pub input: Value,
+    /// What the request of an invocation says when it is read as a proxied one would be, where `input` is what was given.
+    pub built: Option<Value>,
     /// The input of an invocation by name, as it was given; `null` for a proxied request.
     pub given: Value,
     /// Taken before the configuration that it was read by (see [`crate::editions`]).
@@ -148,6 +150,7 @@ impl Asking {
             body: named.body,
             body_kind: named.body_kind,
             input: named.input,
+            built: None,
             given: Value::Null,
             edition: 0,
             drill: None,
@@ -167,6 +170,12 @@ impl Asking {
             true => format!("{scheme}://{host}{}", self.path_and_query),
             false => format!("{scheme}://{host}:{}{}", self.authority.port, self.path_and_query),
         }
+    }
+
+    /// What goes out, as the proxy reads it: repeats are known by it, whichever way a request was asked for.
+    #[must_use]
+    pub fn said(&self) -> &Value {
+        self.built.as_ref().unwrap_or(&self.input)
     }
 
     /// As the adapters read it.

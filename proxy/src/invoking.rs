@@ -4,9 +4,10 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
 use oncegate_adapters::{Adapter, Built};
 use oncegate_config::model::Action;
-use oncegate_policy::body;
+use oncegate_policy::body::{self, BodyKind};
 use oncegate_policy::caller::CallerName;
 use oncegate_policy::id::PreviewId;
+use oncegate_policy::json;
 use oncegate_policy::path::CanonicalPath;
 use oncegate_policy::query;
 use oncegate_policy::refusal::{Code, Refusal};
@@ -81,9 +82,16 @@ pub fn asking(
         None => of_its_own(action, meant)?,
     };
     let given = invoked.input.clone();
-    // A provider's adapter judges the provider's own parameters, and the same operation is the same whichever way it
-    // was asked for.
-    let input = read_back.filter(|_| adapting::is_provider(adapter)).unwrap_or(invoked.input);
+    // A provider's adapter judges the provider's own parameters. What an operator declared is judged by its own input; what
+    // it says is read from what goes out all the same.
+    let (input, built) = match read_back.filter(|_| adapting::is_provider(adapter)) {
+        Some(read_back) => (read_back, None),
+        None => {
+            let members = whichever_effect(&content, &fresh).unwrap_or(members);
+            let built = as_proxied(action, &candidates, &invoked.input, members);
+            (invoked.input, Some(built))
+        }
+    };
     Ok(Asking {
         fresh,
         caller: invoked.caller,
@@ -98,6 +106,7 @@ pub fn asking(
         body: Bytes::from(body),
         body_kind,
         input,
+        built,
         given,
         edition: 0,
         drill: None,
@@ -107,6 +116,37 @@ pub fn asking(
         listener: Listener::Api,
     })
 }
+
+/// A body that is known by its digest alone, digested without the effect's name; `None` for one that is read.
+fn whichever_effect(content: &Content<'_>, fresh: &Fresh) -> Option<Value> {
+    match content.kind {
+        BodyKind::Opaque => {
+            let nameless = String::from_utf8_lossy(content.bytes).replace(fresh.effect.as_str(), "");
+            body::read(content.content_type, nameless.as_bytes()).ok().map(|(_, members)| members)
+        }
+        BodyKind::Empty | BodyKind::Json | BodyKind::Form => None,
+    }
+}
+
+/// What a request that is built says, as the proxy would read it. Where no proxied request can be the same, since the URL
+/// names the effect or mixes text and input: what its URL takes and what its body says.
+fn as_proxied(action: &Action, candidates: &[Candidate<'_>], input: &Value, members: Value) -> Value {
+    let named = candidates.iter().find(|candidate| candidate.action == action.name.as_str());
+    let merged = named
+        .and_then(|named| body::merge(&named.captured.input, &named.captured.rest, members.clone()).ok());
+    merged.unwrap_or_else(|| {
+        let url = action.kind.declared().map(|declared| declared.url.inputs()).unwrap_or_default();
+        let taken = url.into_iter().map(|path| json::get(input, path).cloned().unwrap_or_default()).collect();
+        let mut said = members;
+        if let Some(members) = said.as_object_mut() {
+            members.insert(TAKEN_BY_URL.to_owned(), Value::Array(taken));
+        }
+        said
+    })
+}
+
+/// Where the input that a URL takes stands beside a body's members: at a name that no body has.
+const TAKEN_BY_URL: &str = "{{url}}";
 
 /// The same, for an action that comes behind the one that is meant by its name alone: a request cannot say which of the two
 /// it is, and who asks by name says it.

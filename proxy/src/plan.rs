@@ -162,24 +162,42 @@ pub(crate) fn identify(
     plan: &Plan,
 ) -> Result<admission::Asked, Refusal> {
     let invalid = |sentence: String| Refusal::new(Code::InvalidInput, sentence);
-    let scope = Scope { input: &asking.input, effect_id: None, effect_key: None, response: None };
     let declared_key = match &action.operation_key {
         None => None,
-        Some(template) => Some(template.render_identity(&scope).map_err(|fault| {
-            invalid(format!("The operation key cannot be made: {fault}. Nothing was sent."))
-        })?),
+        Some(template) => {
+            Some(template.render_identity(&Scope::of_input(&asking.input)).map_err(|fault| {
+                invalid(format!("The operation key cannot be made: {fault}. Nothing was sent."))
+            })?)
+        }
     };
+    let said = asking.said();
+    let mut scope = plan.fingerprint_scope.clone();
+    scope.extend(adapter.said_in_fields(&asking.for_adapter(), said)?);
+    scope.extend(said_by_name(action, asking));
     Ok(admission::Asked {
         caller_key: caller_key(adapter, asking)?,
         declared_key,
-        fingerprint: fingerprint(action, adapter, &asking.input, &plan.fingerprint_scope),
+        fingerprint: fingerprint(action, adapter, said, &scope),
         identical_within: action.identical_within,
         retry_of: asking.links.retry_of.clone(),
     })
 }
 
-/// What the request says, without the key (a library makes a new one for each try) and without what only shapes the
-/// answer. `scope` is what makes the same words another request, beside the mode of the action.
+/// The operation and the subject of an invocation, where they are made of an input that is not sent: then no request through
+/// the proxy has them, and somebody has named them all the same.
+fn said_by_name(action: &Action, asking: &Asking) -> Vec<(String, String)> {
+    let Some(built) = &asking.built else { return Vec::new() };
+    let (given, said) = (Scope::of_input(&asking.input), Scope::of_input(built));
+    let named = [("operation_key", &action.operation_key), ("subject", &action.subject)];
+    let unsaid = named.into_iter().filter_map(|(name, template)| Some((name, template.as_ref()?)));
+    let unsaid = unsaid.filter(|(_, template)| template.render_identity(&said).is_err());
+    unsaid
+        .filter_map(|(name, template)| Some((name.to_owned(), template.render_identity(&given).ok()?)))
+        .collect()
+}
+
+/// What the request says, without the key (a library makes a new one for each try), without what names the effect, and
+/// without what only shapes the answer. `scope` is what makes the same words another request, beside the mode of the action.
 pub(crate) fn fingerprint(
     action: &Action,
     adapter: &Adapter,
@@ -191,8 +209,9 @@ pub(crate) fn fingerprint(
     let world = adapter.world().map(|(name, value)| (name.to_owned(), value.to_owned()));
     let scope: Vec<_> = scope.iter().cloned().chain(world).collect();
     let of = |input: &Value| Fingerprint::of(action.name.as_str(), input, &scope);
+    let input = adapter.without_marks(input);
     match input.as_object().filter(|members| members.keys().any(|name| left_out(name))) {
-        None => of(input),
+        None => of(&input),
         Some(members) => {
             let mut said = members.clone();
             said.retain(|name, _| !left_out(name));

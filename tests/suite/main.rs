@@ -72,6 +72,7 @@ mod matching;
 mod names_of_fields;
 mod neighbours;
 mod observed;
+mod one_identity;
 mod other_names;
 mod other_readings;
 mod passthrough_halt;

@@ -60,6 +60,14 @@ pub(super) fn is_set_by(template: &Template) -> bool {
     template.secrets().is_empty()
 }
 
+/// Whether a template has a place for the effect's id or key.
+pub(super) fn names_effect(template: &Template) -> bool {
+    template.pieces().iter().any(|piece| match piece {
+        Piece::EffectId | Piece::EffectKey => true,
+        Piece::Text(_) | Piece::Input(_) | Piece::Secret(_) | Piece::Response(_) => false,
+    })
+}
+
 fn is_of_type(request: &Request<'_>, wanted: &str) -> bool {
     let json = wanted == "application/json" || wanted.ends_with("+json");
     match request.body_kind {
@@ -107,11 +115,7 @@ impl Said<'_> {
     /// came: [`own_marks`](crate::own_marks) looks at what an agent may not say there.
     fn by_text(&self, text: &str, came: Option<&Value>) -> bool {
         let Ok(template) = Template::parse(text) else { return false };
-        let is_own = |piece: &Piece| match piece {
-            Piece::EffectId | Piece::EffectKey => true,
-            Piece::Text(_) | Piece::Input(_) | Piece::Secret(_) | Piece::Response(_) => false,
-        };
-        if template.pieces().iter().any(is_own) {
+        if names_effect(&template) {
             return true;
         }
         let inputs = template.inputs();
