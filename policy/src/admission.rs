@@ -80,6 +80,11 @@ pub struct Facts {
     pub by_fingerprint: Option<Known>,
     /// An effect in flight or unknown on the same subject of this action, or on one that may be the same thing.
     pub open_on_subject: Option<Known>,
+    /// An effect that is not settled under the same declared key of another action of the realm: this one had another name, or
+    /// another one takes its requests.
+    pub under_key_elsewhere: Option<Known>,
+    /// An effect that is not settled and says the same, of another action of the realm.
+    pub identical_elsewhere: Option<Known>,
     /// What `retry_of` names; `None` when there is no such invocation of this action.
     pub retry_target: Option<Known>,
     /// Why everything is stopped, when it is.
@@ -128,6 +133,10 @@ pub fn decide(asked: &Asked, facts: &Facts, now: Timestamp) -> Decision {
     }
     if let Some(open) = &facts.open_on_subject {
         return Decision::Refuse(unresolved(&open.effect));
+    }
+    let said_elsewhere = facts.identical_elsewhere.as_ref().filter(|_| !is_taken_at_its_word(asked));
+    if let Some(open) = facts.under_key_elsewhere.as_ref().or(said_elsewhere) {
+        return Decision::Refuse(unresolved_elsewhere(&open.effect));
     }
     if let Some(reason) = &facts.halted {
         return Decision::Refuse(halted(reason));
@@ -183,9 +192,13 @@ fn is_retried_on_purpose(asked: &Asked, known: &Known) -> bool {
     matches!(known.standing, Standing::PartlyApplied(_)) && asked.retry_of.as_ref() == Some(&known.invocation)
 }
 
+/// A key that somebody chose names another operation.
+fn is_taken_at_its_word(asked: &Asked) -> bool {
+    asked.caller_key.as_ref().is_some_and(|key| !key.generated)
+}
+
 fn is_identical_repeat(asked: &Asked, known: &Known, facts: &Facts, now: Timestamp) -> bool {
-    // A key that somebody chose is taken at its word: it names another operation.
-    if asked.caller_key.as_ref().is_some_and(|key| !key.generated) {
+    if is_taken_at_its_word(asked) {
         return false;
     }
     match known.standing {
@@ -206,6 +219,14 @@ fn is_identical_repeat(asked: &Asked, known: &Known, facts: &Facts, now: Timesta
 pub fn unresolved(open: &EffectId) -> Refusal {
     let sentence = format!(
         "Effect {open} on the same subject is not settled: the provider may have applied it. Nothing was sent. Do not retry or vary the request; inspect that effect."
+    );
+    Refusal::naming(Code::UnresolvedEffect, open.clone(), sentence)
+}
+
+/// The same was asked for as another action, and may still be done, or have been.
+fn unresolved_elsewhere(open: &EffectId) -> Refusal {
+    let sentence = format!(
+        "Effect {open} is this same operation under another name of its action, and is not settled. Nothing was sent. Do not retry or vary the request; inspect that effect."
     );
     Refusal::naming(Code::UnresolvedEffect, open.clone(), sentence)
 }

@@ -1,6 +1,7 @@
 //! What makes two requests "the same": a digest of the action and its input.
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -12,30 +13,10 @@ use crate::json::{canonical, write_text};
 pub struct Fingerprint(String);
 
 impl Fingerprint {
-    /// The fingerprint of one request.
-    ///
-    /// `scope` holds the headers that change whom the request acts for (such as `Stripe-Account`); the case of
-    /// their names and their order do not matter. Trace ids and the key itself never belong here.
+    /// The fingerprint of one request: what it says ([`Said::of`]), as one of an action.
     #[must_use]
     pub fn of(action: &str, input: &Value, scope: &[(String, String)]) -> Self {
-        let mut headers: Vec<_> =
-            scope.iter().map(|(name, value)| (name.to_ascii_lowercase(), value.as_str())).collect();
-        headers.sort_unstable();
-
-        let mut text = String::from("{\"action\":");
-        write_text(action, &mut text);
-        text.push_str(",\"input\":");
-        text.push_str(&canonical(input));
-        text.push_str(",\"scope\":[");
-        for (at, (name, value)) in headers.iter().enumerate() {
-            text.push_str(if at == 0 { "[" } else { ",[" });
-            write_text(name, &mut text);
-            text.push(',');
-            write_text(value, &mut text);
-            text.push(']');
-        }
-        text.push_str("]}");
-        Self(digest_hex(text.as_bytes()))
+        Said::of(input, scope).of_action(action)
     }
 
     /// A stored fingerprint: exactly 64 hex digits, in either case.
@@ -49,6 +30,46 @@ impl Fingerprint {
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+/// What a request says, before it is known of which action: the same words are compared under more than one name where an
+/// action has been renamed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Said(Arc<str>);
+
+impl Said {
+    /// The canonical form of input and scope.
+    ///
+    /// `scope` holds the headers that change whom the request acts for (such as `Stripe-Account`); the case of
+    /// their names and their order do not matter. Trace ids and the key itself never belong here.
+    #[must_use]
+    pub fn of(input: &Value, scope: &[(String, String)]) -> Self {
+        let mut headers: Vec<_> =
+            scope.iter().map(|(name, value)| (name.to_ascii_lowercase(), value.as_str())).collect();
+        headers.sort_unstable();
+
+        let mut text = String::from(",\"input\":");
+        text.push_str(&canonical(input));
+        text.push_str(",\"scope\":[");
+        for (at, (name, value)) in headers.iter().enumerate() {
+            text.push_str(if at == 0 { "[" } else { ",[" });
+            write_text(name, &mut text);
+            text.push(',');
+            write_text(value, &mut text);
+            text.push(']');
+        }
+        text.push_str("]}");
+        Self(text.into())
+    }
+
+    /// The fingerprint that it has as a request of this action.
+    #[must_use]
+    pub fn of_action(&self, action: &str) -> Fingerprint {
+        let mut text = String::from("{\"action\":");
+        write_text(action, &mut text);
+        text.push_str(&self.0);
+        Fingerprint(digest_hex(text.as_bytes()))
     }
 }
 

@@ -125,22 +125,22 @@ pub fn failures_kept(action: &Action) -> Option<bool> {
     }
 }
 
-/// What an action's subjects are compared in: an adapter's are the same things whatever the action is called, and those of
-/// a declared route as long as it is the same one under another name. `None` where a subject is only its own action's.
+/// What an action's subjects, keys and requests are compared in: an adapter's are the same things whatever the action is
+/// called, and those of a declared route as long as it is the same one under another name.
 #[must_use]
-pub fn realm(action: &Action) -> Option<String> {
+pub fn realm(action: &Action) -> String {
     let route = match &action.kind {
-        ActionKind::StripeRefund(_) => return Some("stripe.refund".to_owned()),
-        ActionKind::ResendEmail(_) => return Some("resend.email_send".to_owned()),
-        ActionKind::GithubFile(_) => return Some("github.file_update".to_owned()),
+        ActionKind::StripeRefund(_) => return "stripe.refund".to_owned(),
+        ActionKind::ResendEmail(_) => return "resend.email_send".to_owned(),
+        ActionKind::GithubFile(_) => return "github.file_update".to_owned(),
         ActionKind::StripeWrite(write) => &write.route,
         ActionKind::GithubWrite(write) => &write.route,
         ActionKind::Declared(declared) => declared,
     };
-    let subject = action.subject.as_ref()?;
-    let said = format!("{} {:?} {:?} {subject:?}", route.method, route.url, action.when);
+    let subject = action.subject.as_ref().map(|subject| format!("{subject:?}")).unwrap_or_default();
+    let said = format!("{} {:?} {:?} {subject}", route.method, route.url, action.when);
     let digest = fingerprint::digest_hex(said.as_bytes());
-    Some(format!("route/{}", digest.get(..REALM_DIGITS).unwrap_or(&digest)))
+    format!("route/{}", digest.get(..REALM_DIGITS).unwrap_or(&digest))
 }
 
 /// Of a digest, in hexadecimal: enough to tell a few thousand routes apart.

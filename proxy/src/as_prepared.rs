@@ -47,7 +47,8 @@ pub fn still_there(
     }
     let Some(other_mode) = adapter.in_the_other_mode() else { return Ok(()) };
     let scope: Vec<(String, String)> = serde_json::from_value(memory["headers"].clone()).unwrap_or_default();
-    let said_in = |adapter: &Adapter| plan::fingerprint(action, adapter, &memory["input"], &scope);
+    let said_in =
+        |adapter: &Adapter| plan::words(adapter, &memory["input"], &scope).of_action(action.name.as_str());
     // An effect of before the modes were told apart is known by neither word, and is taken as it is.
     let is_other = said_in(&other_mode) == effect.fingerprint && said_in(adapter) != effect.fingerprint;
     if is_other { Err(Elsewhere::Mode) } else { Ok(()) }

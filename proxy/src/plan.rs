@@ -7,7 +7,7 @@ use oncegate_adapters::{Adapter, Plan, Planned, ReadBack};
 use oncegate_config::model::{Action, Credential, Host};
 use oncegate_policy::admission::{self, CallerKey};
 use oncegate_policy::exchange::{Answer, Exchange};
-use oncegate_policy::fingerprint::Fingerprint;
+use oncegate_policy::fingerprint::Said;
 use oncegate_policy::identity;
 use oncegate_policy::json;
 use oncegate_policy::refusal::{Code, Refusal};
@@ -32,6 +32,8 @@ pub struct Planning {
     pub plan: Plan,
     /// Whose repeat it could be.
     pub asked: admission::Asked,
+    /// What it says, of whichever action.
+    pub said: Said,
 }
 
 /// Plans a request, reading the provider where the adapter needs it.
@@ -71,7 +73,7 @@ pub async fn plan(
             Planned::Ready(plan) => {
                 fits::pinned(snapshot, action, &asking.input, &plan)?;
                 let signed = adapting::credential(host, Some(action), false);
-                let asked = if matches!(signed.as_deref(), Some(Credential::Sigv4(_))) {
+                let (asked, said) = if matches!(signed.as_deref(), Some(Credential::Sigv4(_))) {
                     // For the fingerprint alone: a read-back does not repeat them.
                     let mut whole = plan.clone();
                     whole.fingerprint_scope.extend(amazons(asked.headers, adapter.key_header()));
@@ -79,7 +81,7 @@ pub async fn plan(
                 } else {
                     identify(action, adapter, asking, &plan)?
                 };
-                return Ok(Planning { plan, asked });
+                return Ok(Planning { plan, asked, said });
             }
             Planned::Refused(refusal) => return Err(refusal),
             Planned::NeedsRead(wanted) => wanted,
@@ -160,7 +162,7 @@ pub(crate) fn identify(
     adapter: &Adapter,
     asking: &Asking,
     plan: &Plan,
-) -> Result<admission::Asked, Refusal> {
+) -> Result<(admission::Asked, Said), Refusal> {
     let invalid = |sentence: String| Refusal::new(Code::InvalidInput, sentence);
     let declared_key = match &action.operation_key {
         None => None,
@@ -174,13 +176,15 @@ pub(crate) fn identify(
     let mut scope = plan.fingerprint_scope.clone();
     scope.extend(adapter.said_in_fields(&asking.for_adapter(), said)?);
     scope.extend(said_by_name(action, asking));
-    Ok(admission::Asked {
+    let said = words(adapter, said, &scope);
+    let asked = admission::Asked {
         caller_key: caller_key(adapter, asking)?,
         declared_key,
-        fingerprint: fingerprint(action, adapter, said, &scope),
+        fingerprint: said.of_action(action.name.as_str()),
         identical_within: action.identical_within,
         retry_of: asking.links.retry_of.clone(),
-    })
+    };
+    Ok((asked, said))
 }
 
 /// The operation and the subject of an invocation, where they are made of an input that is not sent: then no request through
@@ -198,17 +202,12 @@ fn said_by_name(action: &Action, asking: &Asking) -> Vec<(String, String)> {
 
 /// What the request says, without the key (a library makes a new one for each try), without what names the effect, and
 /// without what only shapes the answer. `scope` is what makes the same words another request, beside the mode of the action.
-pub(crate) fn fingerprint(
-    action: &Action,
-    adapter: &Adapter,
-    input: &Value,
-    scope: &[(String, String)],
-) -> Fingerprint {
+pub(crate) fn words(adapter: &Adapter, input: &Value, scope: &[(String, String)]) -> Said {
     let left_out =
         |name: &str| adapter.key_member() == Some(name) || adapter.answer_members().contains(&name);
     let world = adapter.world().map(|(name, value)| (name.to_owned(), value.to_owned()));
     let scope: Vec<_> = scope.iter().cloned().chain(world).collect();
-    let of = |input: &Value| Fingerprint::of(action.name.as_str(), input, &scope);
+    let of = |input: &Value| Said::of(input, &scope);
     let input = adapter.without_marks(input);
     match input.as_object().filter(|members| members.keys().any(|name| left_out(name))) {
         None => of(&input),

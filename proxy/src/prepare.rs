@@ -14,7 +14,7 @@ use oncegate_policy::preview::BoundPreview;
 use oncegate_policy::refusal::{Code, Refusal};
 use oncegate_policy::template::Scope;
 use oncegate_policy::time::Timestamp;
-use oncegate_store::admit::NewEffect;
+use oncegate_store::admit::{NewEffect, Realm};
 use oncegate_store::view::{SecretNames, StoredRequest};
 use serde_json::json;
 
@@ -170,7 +170,7 @@ fn new_effect(
 ) -> NewEffect {
     let provider_key = asking.fresh.provider_key();
     let approval_needed = approval_needed(action, &planning);
-    let Planning { plan, asked } = planning;
+    let Planning { plan, asked, said } = planning;
     let headers: Vec<_> = plan.fingerprint_scope.iter().chain(&plan.read_scope).collect();
     let memory = format!(r#"{{"headers":{},"input":{}}}"#, json!(headers), asking.input);
     let links = asking.links;
@@ -181,7 +181,7 @@ fn new_effect(
         action: asking.action,
         asked,
         subject: plan.subject,
-        realm: adapting::realm(action),
+        realm: Some(Realm { name: adapting::realm(action), said }),
         near: plan.near,
         resource: plan.resource,
         impact: plan.impact,

@@ -1,7 +1,8 @@
 //! What another configuration would make of the requests whose effects are not settled.
 //!
-//! A repeat is recognised within its own action. Where a request would mean another action than it did, an identical one
-//! is a first one there, under that action's controls, and would be sent beside an effect that may have been applied.
+//! A repeat is recognised within its own action, and while the first is open within its realm. Where a request would mean
+//! another action than it did, of another realm, an identical one is a first one there, under that action's controls, and
+//! would be sent beside an effect that may have been applied.
 
 use std::collections::BTreeMap;
 
@@ -14,8 +15,8 @@ use oncegate_policy::url_template::Scheme;
 use oncegate_store::{Store, StoreError, StoredRequest};
 
 use crate::meant::{self, Content};
-use crate::receive;
 use crate::state::Snapshot;
+use crate::{adapting, receive};
 
 /// Effects that are read at once: each comes with its request, which is as long as `max_request_body` at most.
 pub(crate) const READ_AT_ONCE: u32 = 64;
@@ -29,16 +30,23 @@ pub struct TakenOver {
     pub by: ActionName,
     /// How many of their effects are not settled.
     pub open: u64,
+    /// It is the same action under another name: a repeat is recognised as long as they are open.
+    pub renamed: bool,
 }
 
 impl TakenOver {
     /// In words, for whoever declares actions.
     #[must_use]
     pub fn sentence(&self) -> String {
-        let Self { from, by, open } = self;
+        let Self { from, by, open, renamed } = self;
+        let what = if *renamed {
+            ": it is refused until they are settled, and is a first one afterwards"
+        } else {
+            ", which knows nothing of them, and would be sent"
+        };
         format!(
-            "{open} effects of {from} are not settled, and a repeat of their requests would be {by}'s, which knows \
-             nothing of them, and would be sent. `oncegate effects --unresolved` lists them."
+            "{open} effects of {from} are not settled, and a repeat of their requests would be {by}'s{what}. \
+             `oncegate effects --unresolved` lists them."
         )
     }
 }
@@ -62,7 +70,15 @@ pub async fn between(store: &Store, now: &Snapshot, next: &Snapshot) -> Result<V
             }
         }
     }
-    Ok(open.into_iter().map(|((from, by), open)| TakenOver { from, by, open }).collect())
+    let realm = |snapshot: &Snapshot, name: &ActionName| {
+        snapshot.action(name.as_str()).map(|(action, _)| adapting::realm(action))
+    };
+    let taken_over = open.into_iter().map(|((from, by), open)| {
+        let was = realm(now, &from);
+        let renamed = was.is_some() && was == realm(next, &by);
+        TakenOver { from, by, open, renamed }
+    });
+    Ok(taken_over.collect())
 }
 
 /// The action as which this request would be let through; `None` where it would be refused, or is no action's.

@@ -6,6 +6,7 @@ use oncegate_policy::action::ActionName;
 use oncegate_policy::admission::{Asked, Decision, decide};
 use oncegate_policy::caller::CallerName;
 use oncegate_policy::effect::{Outcome, Stage};
+use oncegate_policy::fingerprint::Said;
 use oncegate_policy::id::{ApprovalId, EffectId, InvocationId};
 use oncegate_policy::impact::Impact;
 use oncegate_policy::near::NearSubject;
@@ -47,9 +48,9 @@ pub struct NewEffect {
     pub subject: Option<String>,
     /// Other subjects that are looked at too, where one thing has more than one name.
     pub near: Vec<NearSubject>,
-    /// What its subject is compared in beside its own action: effects of one realm are in each other's way, whatever their
-    /// actions are called. `None` for those of its action alone.
-    pub realm: Option<String>,
+    /// What it is compared in beside its own action: effects of one realm are in each other's way, whatever their actions are
+    /// called. `None` for those of its action alone.
+    pub realm: Option<Realm>,
     /// What limits with a resource prefix look at.
     pub resource: Option<String>,
     /// What it takes of limits.
@@ -78,6 +79,15 @@ pub struct NewEffect {
     pub credential: SecretNames,
     /// `proxy` or `api`.
     pub listener: &'static str,
+}
+
+/// Where the same subject, declared key and content are the same thing under every name of an action.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Realm {
+    /// Which.
+    pub name: String,
+    /// What the request says, to be compared with what other actions of the realm were asked.
+    pub said: Said,
 }
 
 /// What became of the question.
@@ -162,7 +172,8 @@ impl Store {
             // One snapshot: facts of different moments could make a repeat of what is none.
             read::snapshot(connection, |inside| {
                 let halted = facts::halted(inside)?;
-                match decide(&asked, &facts::read(inside, &asking, halted, now)?, now) {
+                let facts = facts::read(inside, &asking, halted, now)?;
+                match decide(&asked, &facts, now) {
                     Decision::Repeat(id) => Ok(row::by_id(inside, &id)?.map(|effect| effect.view)),
                     Decision::New { .. } | Decision::Refuse(_) => Ok(None),
                 }
@@ -191,13 +202,18 @@ fn admit(tx: &mut Tx<'_>, new: &NewEffect, entry: &mut Entry) -> Result<Inside, 
         asked: &new.asked,
         on: Subjects {
             action: &new.action,
-            realm: new.realm.as_deref(),
+            realm: new.realm.as_ref().map(|realm| realm.name.as_str()),
             subject: new.subject.as_deref(),
             near: &new.near,
         },
     };
     let halted = tx.tally.halted(tx.connection)?;
-    entry.retry_of = match decide(&new.asked, &facts::read(tx.connection, &asking, halted, now)?, now) {
+    let mut known = facts::read(tx.connection, &asking, halted, now)?;
+    if let Some(realm) = &new.realm {
+        let others = tx.tally.other_names(tx.connection, &realm.name, &new.action)?;
+        facts::read_elsewhere(tx.connection, &mut known, realm, &others, new.asked.declared_key.as_deref())?;
+    }
+    entry.retry_of = match decide(&new.asked, &known, now) {
         Decision::New { retry_of } => retry_of,
         Decision::Repeat(id) => {
             let effect = row::by_id(tx.connection, &id)?.ok_or(Fault::Gone { effect: id })?;

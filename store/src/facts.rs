@@ -1,5 +1,6 @@
 //! What the record holds that could be in the way of a request: the input of `policy::admission::decide`.
 
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use oncegate_policy::action::ActionName;
@@ -10,9 +11,11 @@ use oncegate_policy::near::NearSubject;
 use oncegate_policy::time::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Params, Row};
 
+use crate::admit::Realm;
 use crate::error::Fault;
 use crate::events::text_of;
 use crate::plain;
+use crate::read::collect;
 use crate::row::{self, Columns};
 
 /// How many earlier identical requests are looked at for one that still counts. Behind these, what is open and what
@@ -122,6 +125,20 @@ const SUCCEEDED_IDENTICAL: &str = known!(
 );
 const IDENTICAL: &str = known!("fingerprint = ?2 AND action = ?1 ORDER BY key DESC LIMIT ?3");
 
+/// Under another name of a realm: words and keys are its own there. Any of them is in the way.
+const UNDER_KEY_ELSEWHERE: &str = known!(
+    "declared_key = ?3 AND action = ?1 AND stage NOT IN ('settled', 'rejected')
+         AND EXISTS (SELECT 1 FROM request r WHERE r.effect = effect.key AND r.realm = ?2) LIMIT 1"
+);
+const IDENTICAL_ELSEWHERE: &str = known!(
+    INDEXED "effect_open",
+    "fingerprint = ?3 AND action = ?1 AND stage NOT IN ('settled', 'rejected')
+         AND EXISTS (SELECT 1 FROM request r WHERE r.effect = effect.key AND r.realm = ?2) LIMIT 1"
+);
+const NAMES_OF_REALMS: &str =
+    "SELECT DISTINCT r.realm, e.action FROM effect e INDEXED BY effect_open JOIN request r ON r.effect = e.key
+     WHERE e.stage NOT IN ('settled', 'rejected') AND r.realm IS NOT NULL";
+
 /// Reads the facts, but for whether writes are halted, which the writer knows by heart. In the write transaction they
 /// cannot change before the claim; on a reader's connection they are good for recognising a repeat, and only for that.
 pub(crate) fn read(
@@ -154,9 +171,49 @@ pub(crate) fn read(
         by_declared_key,
         by_fingerprint: identical(connection, asking, now)?,
         open_on_subject,
+        // Read by themselves, where there is another name.
+        under_key_elsewhere: None,
+        identical_elsewhere: None,
         retry_target,
         halted,
     })
+}
+
+/// What is open of other actions of a realm, by their names: under the declared key, and with the same content.
+pub(crate) fn read_elsewhere(
+    connection: &Connection,
+    facts: &mut Facts,
+    realm: &Realm,
+    others: &[ActionName],
+    declared_key: Option<&str>,
+) -> Result<(), Fault> {
+    for name in others {
+        let (action, realm_name) = (name.as_str(), realm.name.as_str());
+        if let Some(key) = declared_key.filter(|_| facts.under_key_elsewhere.is_none()) {
+            facts.under_key_elsewhere = known(connection, UNDER_KEY_ELSEWHERE, (action, realm_name, key))?;
+        }
+        if facts.identical_elsewhere.is_none() {
+            let fingerprint = row::from_hex(&realm.said.of_action(action));
+            facts.identical_elsewhere =
+                known(connection, IDENTICAL_ELSEWHERE, (action, realm_name, fingerprint))?;
+        }
+    }
+    Ok(())
+}
+
+/// Of each realm, the actions that something is open of.
+pub(crate) fn names_of_realms(
+    connection: &Connection,
+) -> Result<HashMap<String, BTreeSet<ActionName>>, Fault> {
+    let mut names: HashMap<String, BTreeSet<ActionName>> = HashMap::new();
+    let mut statement = connection.prepare_cached(NAMES_OF_REALMS)?;
+    let found = collect(&mut statement.query([])?, |columns| {
+        Ok((columns.next::<String>()?, columns.word("action", ActionName::parse)?))
+    })?;
+    for (realm, action) in found {
+        names.entry(realm).or_default().insert(action);
+    }
+    Ok(names)
 }
 
 /// What is open on the subject itself, else on one that may be the same thing.

@@ -124,7 +124,7 @@ fn detail(new: &NewEffect, digest_hex: &str) -> String {
 /// The effect, its prepared request, what it depends on, and the link to what it retries. Claimed at once, or parked
 /// under an approval.
 pub(crate) fn insert(
-    tx: &Tx<'_>,
+    tx: &mut Tx<'_>,
     new: &NewEffect,
     entry: &Entry,
     parked: Option<(&ApprovalId, Timestamp)>,
@@ -177,7 +177,7 @@ pub(crate) fn insert(
     Ok(key)
 }
 
-fn insert_beside(tx: &Tx<'_>, key: i64, new: &NewEffect, entry: &Entry) -> Result<(), Fault> {
+fn insert_beside(tx: &mut Tx<'_>, key: i64, new: &NewEffect, entry: &Entry) -> Result<(), Fault> {
     let request = &new.request;
     // What is claimed at once has been fenced by now.
     let near = new.approval.and_then(|_| facts::near_to(&new.near));
@@ -193,9 +193,12 @@ fn insert_beside(tx: &Tx<'_>, key: i64, new: &NewEffect, entry: &Entry) -> Resul
             entry.headers,
             new.memory,
             request.body,
-            new.subject.as_ref().and(new.realm.as_ref()),
+            new.realm.as_ref().map(|realm| &realm.name),
             near
         ])?;
+    if let Some(realm) = &new.realm {
+        tx.tally.is_asked_as(&realm.name, &new.action);
+    }
     for (on, outcome) in &new.depends_on {
         tx.connection
             .prepare_cached("INSERT OR IGNORE INTO dependency SELECT ?1, key, ?3 FROM effect WHERE id = ?2")?

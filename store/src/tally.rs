@@ -1,9 +1,10 @@
-//! What the only writer knows by heart: whether writes are halted, the limits with their counters, and what of them is
-//! consumed. It is read when it is first asked for and trusted while nobody else has written to the database. What
+//! What the only writer knows by heart: whether writes are halted, which names the actions of a realm have, the limits
+//! with their counters, and what of them is consumed. It is read when it is first asked for and trusted while nobody else has written to the database. What
 //! moves is written down once per commit, however many jobs of it move the same counter.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
+use oncegate_policy::action::ActionName;
 use oncegate_policy::impact::Dimension;
 use oncegate_policy::limit::{Limit, Period, Usage};
 use oncegate_policy::time::Timestamp;
@@ -22,6 +23,9 @@ pub(crate) struct Tally {
     /// As SQLite counts the commits of other connections: with another number, nothing of this is known any more.
     version: i64,
     halted: Option<Option<String>>,
+    /// Of each realm, the actions as which it was asked for something that was not settled then. One that is here for
+    /// nothing costs a look.
+    names: Option<HashMap<String, BTreeSet<ActionName>>>,
     limits: Option<HashMap<i64, Result<LimitRow, Unreadable>>>,
     consumed: HashMap<Window, i64>,
     /// In the order in which they were made, and not written down yet.
@@ -97,6 +101,32 @@ impl Tally {
             self.halted = Some(facts::halted(connection)?);
         }
         Ok(self.halted.clone().flatten())
+    }
+
+    /// The other actions of a realm that something may be open of.
+    pub(crate) fn other_names(
+        &mut self,
+        connection: &Connection,
+        realm: &str,
+        own: &ActionName,
+    ) -> Result<Vec<ActionName>, Fault> {
+        let names = match self.names.take() {
+            Some(names) => names,
+            None => facts::names_of_realms(connection)?,
+        };
+        let names = self.names.insert(names);
+        let others = names.get(realm).into_iter().flatten().filter(|name| *name != own);
+        Ok(others.cloned().collect())
+    }
+
+    /// Something is asked of a realm under this name.
+    pub(crate) fn is_asked_as(&mut self, realm: &str, action: &ActionName) {
+        let Some(names) = &mut self.names else { return };
+        match names.get_mut(realm) {
+            Some(names) if names.contains(action) => {}
+            Some(names) => drop(names.insert(action.clone())),
+            None => drop(names.insert(realm.to_owned(), BTreeSet::from([action.clone()]))),
+        }
     }
 
     /// The limits in use on a dimension for which this holds, in the order in which they were made. One of them that

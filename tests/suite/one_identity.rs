@@ -176,7 +176,7 @@ fn p6_a_key_names_the_request_whichever_way_it_comes() {
         sidecar.billing().ask(DESK, &Ask::json("/refunds", body).field("Idempotency-Key", "refund:7"))
     };
     let same = under_key(r#"{"payment":"p1","amount":5,"currency":"usd"}"#);
-    assert_eq!(same.effect(), first["effectId"].as_str().unwrap());
+    assert_eq!((same.status, same.effect().as_str()), (200, first["effectId"].as_str().unwrap()));
     under_key(r#"{"payment":"p1","amount":6,"currency":"usd"}"#).assert_own(422, "oncegate_key_reuse");
     says_no(&named(json!({ "payment": "p1", "amount": 6 })), 409, "idempotency_key_reuse", "key_reuse");
     assert_eq!(provider.record().writes().len(), 1);

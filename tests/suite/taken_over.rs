@@ -121,3 +121,42 @@ fn an_edit_of_the_file_that_takes_requests_of_open_effects_is_said() {
     let again = sidecar.billing().ask(DESK, &Ask::json("/v1/tickets", &ticket("a")));
     assert_eq!((again.status, provider.record().writes().len()), (200, 2));
 }
+
+/// The same action under another name, which has no subject: what is open is known by its key and by what it says.
+#[test]
+fn p6_what_is_open_is_known_under_another_name_of_its_action() {
+    let pay = |name: &str| {
+        format!(
+            "[actions.{name}]\nmethod = \"POST\"\nurl = \"https://{DESK}/pay\"\noperation_key = \"pay:{{{{input.order}}}}\"\n\
+             impact = {{ dimension = \"resource_mutations\", amount = \"input.amount\" }}\n"
+        )
+    };
+    let (provider, home) = desk(|at| bare(at).with(&pay("pay")));
+    let sidecar = home.serve();
+    let ask = |sidecar: &Sidecar, body: &str| sidecar.billing().ask(DESK, &Ask::json("/pay", body));
+    let (same, varied) = (r#"{"order":7,"amount":12}"#, r#"{"order":7,"amount":13}"#);
+    provider.on_write(Reply::lost());
+    let open = ask(&sidecar, same).assert_unknown().effect();
+
+    let text = fs::read_to_string(home.config()).unwrap();
+    home.write(&text.replace("[actions.pay]", "[actions.pay-order]"));
+    until("the reload", || Some(()).filter(|()| sidecar.log().contains("the configuration was reloaded")));
+    let said = "1 effects of pay are not settled, and a repeat of their requests would be pay-order's: it is refused";
+    assert!(sidecar.log().contains(said), "{}", sidecar.log());
+    let not_again = |sidecar: &Sidecar| {
+        for body in [same, varied] {
+            let answer = ask(sidecar, body);
+            answer.assert_own(422, "oncegate_unresolved_effect");
+            assert_eq!(answer.effect(), open, "{body}");
+        }
+        assert_eq!(provider.record().writes().len(), 1);
+    };
+    not_again(&sidecar);
+    // Nor is it forgotten at a start.
+    drop(sidecar);
+    let sidecar = home.serve();
+    not_again(&sidecar);
+    let word = ["effect", "resolve", &open, "--outcome", "failed", "--reason", "not in their books"];
+    assert_eq!(ops(&home, &sidecar, &word).code, 1, "1 is a failed effect");
+    assert_eq!((ask(&sidecar, same).status, provider.record().writes().len()), (200, 2));
+}

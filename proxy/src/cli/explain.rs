@@ -204,7 +204,7 @@ fn planned(
     ready: &Plan,
 ) -> Explained {
     let asked = match plan::identify(action, adapter, asking, ready) {
-        Ok(asked) => asked,
+        Ok((asked, _)) => asked,
         Err(refusal) => return explained.but(refusal),
     };
     explained.add("subject", "subject", ready.subject.clone());
