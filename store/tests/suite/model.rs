@@ -8,12 +8,14 @@ mod reference;
 
 use std::time::Duration;
 
+use oncegate_policy::action::ActionName;
 use oncegate_policy::exchange::Exchange;
+use oncegate_policy::fingerprint::Said;
 use oncegate_policy::id::EffectId;
 use oncegate_policy::limit::Period;
 use oncegate_policy::reconcile::Looker;
 use oncegate_policy::time::Timestamp;
-use oncegate_store::admit::Admitted;
+use oncegate_store::admit::{Admitted, Realm};
 use oncegate_store::approval::Decided;
 use oncegate_store::claim::{Claim, ReplayClaim};
 use oncegate_store::look::Found;
@@ -67,6 +69,12 @@ impl History {
         if self.dice.roll(2) == 0 {
             new.caller = caller("other");
         }
+        // The action has had two names: effects of either are in the way of the other's.
+        let name = if self.dice.roll(3) == 0 { "refunds" } else { "refund" };
+        let said = Said::of(&serde_json::json!([subject, amount]), &[]);
+        new.action = ActionName::parse(name).unwrap();
+        new.asked.fingerprint = said.of_action(name);
+        new.realm = Some(Realm { name: "stripe.refund".into(), said });
         let number = self.dice.roll(6);
         new = match self.dice.roll(4) {
             0 => with_key(new, &format!("chosen-{number}")),
@@ -79,6 +87,7 @@ impl History {
         let known = |is| Known {
             id: new.effect.clone(),
             caller: new.caller.clone(),
+            action: new.action.clone(),
             key: new.asked.caller_key.as_ref().map(|key| key.text.clone()),
             fingerprint: new.asked.fingerprint.to_string(),
             subject: subject.clone(),

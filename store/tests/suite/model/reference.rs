@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use oncegate_policy::action::ActionName;
 use oncegate_policy::caller::CallerName;
 use oncegate_policy::id::EffectId;
 use oncegate_policy::refusal::Code;
@@ -44,6 +45,7 @@ pub(super) enum Is {
 pub(super) struct Known {
     pub(super) id: EffectId,
     pub(super) caller: CallerName,
+    pub(super) action: ActionName,
     pub(super) key: Option<String>,
     pub(super) fingerprint: String,
     pub(super) subject: String,
@@ -73,9 +75,11 @@ impl Reference {
         let fingerprint = new.asked.fingerprint.to_string();
         let key = new.asked.caller_key.as_ref();
         let named = key.and_then(|key| {
-            self.known
-                .iter()
-                .find(|known| known.caller == new.caller && known.key.as_ref() == Some(&key.text))
+            self.known.iter().find(|known| {
+                known.caller == new.caller
+                    && known.action == new.action
+                    && known.key.as_ref() == Some(&key.text)
+            })
         });
         if let Some(known) = named {
             let same = known.fingerprint == fingerprint;
@@ -96,6 +100,15 @@ impl Reference {
                 && matches!(known.is, Is::Ready | Is::Dispatching | Is::Unknown)
         };
         if self.known.iter().any(fenced) {
+            return Expected::Refused(Code::UnresolvedEffect);
+        }
+        // Subject and amount are all that a refund says.
+        let elsewhere = |known: &Known| {
+            known.action != new.action
+                && (known.subject == *new.subject.as_ref().unwrap() && known.amount == amount(new))
+                && matches!(known.is, Is::Waiting | Is::Ready | Is::Dispatching | Is::Unknown)
+        };
+        if key.is_none_or(|key| key.generated) && self.known.iter().any(elsewhere) {
             return Expected::Refused(Code::UnresolvedEffect);
         }
         if self.halted {
