@@ -208,7 +208,7 @@ fn admit(tx: &mut Tx<'_>, new: &NewEffect, entry: &mut Entry) -> Result<Inside, 
         },
     };
     let halted = tx.tally.halted(tx.connection)?;
-    let mut known = facts::read(tx.connection, &asking, halted, now)?;
+    let mut known = facts::read(tx.statements, &asking, halted, now)?;
     if let Some(realm) = &new.realm {
         let others = tx.tally.other_names(tx.connection, &realm.name, &new.action)?;
         facts::read_elsewhere(tx.connection, &mut known, realm, &others, new.asked.declared_key.as_deref())?;

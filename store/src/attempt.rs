@@ -32,18 +32,19 @@ pub(crate) fn dispatch_id(effect: &EffectId) -> AttemptId {
 
 /// The effect of an open dispatch: as it was claimed, if it still says `dispatching`, else as it is now.
 pub(crate) fn effect_of_claim(
-    connection: &Connection,
+    tx: &Tx<'_>,
     attempt: i64,
     id: &EffectId,
     remembered: Option<Box<EffectView>>,
 ) -> Result<Effect, Fault> {
     let key = attempt >> BITS;
-    let mut statement = connection
-        .prepare_cached("SELECT 1 FROM effect WHERE key = ?1 AND id = ?2 AND stage = 'dispatching'")?;
-    match remembered {
-        Some(view) if statement.exists(params![key, id.as_str()])? => Ok(Effect { key, view: *view }),
-        Some(_) | None => effect_of(connection, attempt, id),
+    if let Some(view) = remembered {
+        let dispatching = "SELECT 1 FROM effect WHERE key = ?1 AND id = ?2 AND stage = 'dispatching'";
+        if tx.statements.first(dispatching, params![key, id.as_str()], |_| Ok(()))?.is_some() {
+            return Ok(Effect { key, view: *view });
+        }
     }
+    effect_of(tx.connection, attempt, id)
 }
 
 /// The effect that an attempt was claimed for. Its key alone does not say which: that of a pruned effect is used again.
@@ -83,14 +84,12 @@ impl Tx<'_> {
         if let Stage::Dispatching { claimed_at, owner } = &effect.view.stage {
             // By which run is known by heart, but for what an earlier one has left.
             let run = (*owner == self.setting.owner).then_some(self.setting.run);
-            let mut insert = self.connection.prepare_cached(
-                "INSERT INTO attempt (key, effect, kind, run, started_at, ended_at, verdict, seen, step, cause, status, digest)
+            let insert = "INSERT INTO attempt (key, effect, kind, run, started_at, ended_at, verdict, seen, step, cause, status, digest)
                  VALUES (?1, ?1 >> 20, 'dispatch', coalesce(?9, (SELECT run FROM effect WHERE key = ?1 >> 20)),
-                     ?10, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
-            )?;
+                     ?10, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
             let begun =
                 params![attempt, now.0, verdict, word, step, cause, status, digest, run, claimed_at.0];
-            match insert.execute(begun) {
+            match self.statements.execute(insert, begun) {
                 // An earlier version has begun it with a row.
                 Err(error) if is_there(&error) => {}
                 done => return Ok(done? == 1),

@@ -8,6 +8,7 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use crate::error::Fault;
+use crate::kept::Statements;
 use crate::writer::Tx;
 
 type Hash = [u8; 32];
@@ -42,10 +43,9 @@ impl Head {
     }
 
     /// Writes the end down, once per commit, so that a cut tail is noticed.
-    pub(crate) fn keep(&self, connection: &Connection) -> rusqlite::Result<()> {
-        let mut statement =
-            connection.prepare_cached("UPDATE chain_head SET seq = ?1, hash = ?2 WHERE one = 1")?;
-        statement.execute(params![self.seq, self.hash]).map(drop)
+    pub(crate) fn keep(&self, statements: &dyn Statements) -> rusqlite::Result<()> {
+        let update = "UPDATE chain_head SET seq = ?1, hash = ?2 WHERE one = 1";
+        statements.execute(update, params![self.seq, self.hash]).map(drop)
     }
 }
 
@@ -79,9 +79,9 @@ impl Tx<'_> {
             detail: &event.detail,
         };
         let hash = row.hash(&self.head.hash);
-        self.connection
-            .prepare_cached("INSERT INTO event VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)")?
-            .execute(params![
+        self.statements.execute(
+            "INSERT INTO event VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+            params![
                 row.seq,
                 row.at,
                 row.kind,
@@ -92,7 +92,8 @@ impl Tx<'_> {
                 row.detail,
                 self.head.hash,
                 hash
-            ])?;
+            ],
+        )?;
         *self.head = Head { seq: row.seq, hash };
         Ok(())
     }

@@ -14,6 +14,7 @@ use rusqlite::{Connection, OptionalExtension, Params, Row};
 use crate::admit::Realm;
 use crate::error::Fault;
 use crate::events::text_of;
+use crate::kept::Statements;
 use crate::plain;
 use crate::read::collect;
 use crate::row::{self, Columns};
@@ -142,34 +143,34 @@ const NAMES_OF_REALMS: &str =
 /// Reads the facts, but for whether writes are halted, which the writer knows by heart. In the write transaction they
 /// cannot change before the claim; on a reader's connection they are good for recognising a repeat, and only for that.
 pub(crate) fn read(
-    connection: &Connection,
+    statements: &dyn Statements,
     asking: &Asking<'_>,
     halted: Option<String>,
     now: Timestamp,
 ) -> Result<Facts, Fault> {
     let (action, asked) = (asking.on.action.as_str(), asking.asked);
     let by_caller_key = match &asked.caller_key {
-        Some(key) => known(connection, UNDER_CALLER_KEY, [asking.caller.as_str(), action, &key.text])?,
+        Some(key) => known(statements, UNDER_CALLER_KEY, [asking.caller.as_str(), action, &key.text])?,
         None => None,
     };
     let plain_under_key = match &asked.caller_key {
-        Some(key) => plain::look::under_key(connection, [asking.caller.as_str(), action, &key.text])?,
+        Some(key) => plain::look::under_key(statements, [asking.caller.as_str(), action, &key.text])?,
         None => None,
     };
     let by_declared_key = match &asked.declared_key {
-        Some(key) => known(connection, UNDER_DECLARED_KEY, [action, key.as_str()])?,
+        Some(key) => known(statements, UNDER_DECLARED_KEY, [action, key.as_str()])?,
         None => None,
     };
-    let open_on_subject = open_on_subject(connection, Fence::Admitting, &asking.on)?;
+    let open_on_subject = open_on_subject(statements, Fence::Admitting, &asking.on)?;
     let retry_target = match &asked.retry_of {
-        Some(named) => known(connection, RETRY_TARGET, [named.as_str(), action, asking.caller.as_str()])?,
+        Some(named) => known(statements, RETRY_TARGET, [named.as_str(), action, asking.caller.as_str()])?,
         None => None,
     };
     Ok(Facts {
         by_caller_key,
         plain_under_key,
         by_declared_key,
-        by_fingerprint: identical(connection, asking, now)?,
+        by_fingerprint: identical(statements, asking, now)?,
         open_on_subject,
         // Read by themselves, where there is another name.
         under_key_elsewhere: None,
@@ -218,7 +219,7 @@ pub(crate) fn names_of_realms(
 
 /// What is open on the subject itself, else on one that may be the same thing.
 pub(crate) fn open_on_subject(
-    connection: &Connection,
+    statements: &dyn Statements,
     fence: Fence,
     on: &Subjects<'_>,
 ) -> Result<Option<Known>, Fault> {
@@ -228,14 +229,14 @@ pub(crate) fn open_on_subject(
         Fence::Claiming => BEGUN_ON_SUBJECT,
     };
     if let Some(subject) = on.subject
-        && let Some(open) = known(connection, itself, (action, on.realm, subject))?
+        && let Some(open) = known(statements, itself, (action, on.realm, subject))?
     {
         return Ok(Some(open));
     }
     for near in on.near {
         let open = match near {
-            NearSubject::Named(subject) => known(connection, itself, (action, on.realm, subject))?,
-            NearSubject::Beginning(with) => known(connection, UNKNOWN_BELOW, (action, on.realm, with))?,
+            NearSubject::Named(subject) => known(statements, itself, (action, on.realm, subject))?,
+            NearSubject::Beginning(with) => known(statements, UNKNOWN_BELOW, (action, on.realm, with))?,
         };
         if open.is_some() {
             return Ok(open);
@@ -267,29 +268,35 @@ const BEGINNING: &str = "beginning";
 
 /// Of all identical requests the one that counts most: one that is open, else one that succeeded within
 /// `identical_within`, else the latest. The latest alone would forget an unknown behind a later failure.
-fn identical(connection: &Connection, asking: &Asking<'_>, now: Timestamp) -> Result<Option<Known>, Fault> {
+fn identical(
+    statements: &dyn Statements,
+    asking: &Asking<'_>,
+    now: Timestamp,
+) -> Result<Option<Known>, Fault> {
     let (action, fingerprint) = (asking.on.action.as_str(), row::from_hex(&asking.asked.fingerprint));
-    let mut statement = connection.prepare_cached(IDENTICAL)?;
-    let mut rows = statement.query((action, fingerprint, IDENTICAL_MAX))?;
     let (mut seen, mut recent, mut latest, mut open) = (0_i64, None, None, None);
-    while let Some(found) = rows.next()? {
-        let found = read_known(found)?;
-        seen += 1;
-        // The oldest of those that are open.
-        if is_open(&found) {
-            open = Some(found);
-        } else if recent.is_none() && counts_still(&found, asking.asked.identical_within, now) {
-            recent = Some(found);
-        } else {
-            latest = latest.or(Some(found));
+    statements.once(IDENTICAL, (action, fingerprint, IDENTICAL_MAX), |statement, params| {
+        let mut rows = statement.query(params)?;
+        while let Some(found) = rows.next()? {
+            let found = read_known(found)?;
+            seen += 1;
+            // The oldest of those that are open.
+            if is_open(&found) {
+                open = Some(found);
+            } else if recent.is_none() && counts_still(&found, asking.asked.identical_within, now) {
+                recent = Some(found);
+            } else if latest.is_none() {
+                latest = Some(found);
+            }
         }
-    }
+        Ok::<_, Fault>(())
+    })?;
     if seen == IDENTICAL_MAX {
         // There may be more of them: an open one is found behind however many.
-        open = known(connection, OPEN_IDENTICAL, (action, fingerprint))?;
+        open = known(statements, OPEN_IDENTICAL, (action, fingerprint))?;
         if recent.is_none() {
             let since = now.minus(asking.asked.identical_within);
-            recent = known(connection, SUCCEEDED_IDENTICAL, (action, fingerprint, since.0))?;
+            recent = known(statements, SUCCEEDED_IDENTICAL, (action, fingerprint, since.0))?;
         }
     }
     Ok(open.or(recent).or(latest))
@@ -320,12 +327,11 @@ pub(crate) fn halted(connection: &Connection) -> Result<Option<String>, Fault> {
 }
 
 fn known(
-    connection: &Connection,
+    statements: &dyn Statements,
     statement: &'static str,
     params: impl Params,
 ) -> Result<Option<Known>, Fault> {
-    let mut statement = connection.prepare_cached(statement)?;
-    statement.query_row(params, |found| Ok(read_known(found))).optional()?.transpose()
+    statements.first(statement, params, |found| Ok(read_known(found)))?.transpose()
 }
 
 fn read_known(found: &Row<'_>) -> Result<Known, Fault> {

@@ -10,6 +10,7 @@ use oncegate_policy::time::Timestamp;
 use rusqlite::{Connection, params};
 
 use crate::error::Fault;
+use crate::kept::Statements;
 use crate::limits::LimitRow;
 use crate::read::collect;
 use crate::row::Effect;
@@ -56,17 +57,15 @@ pub(crate) struct Room {
 /// Takes the room that [`room`] has found.
 pub(crate) fn take(tx: &mut Tx<'_>, effect: i64, room: &Room) -> Result<(), Fault> {
     for limit in &room.limits {
-        hold(tx.connection, effect, *limit, room.amount)?;
+        hold(tx.statements, effect, *limit, room.amount)?;
         tx.tally.hold(tx.connection, *limit, room.amount, 0)?;
     }
     Ok(())
 }
 
-fn hold(connection: &Connection, effect: i64, limit: i64, amount: i64) -> Result<(), Fault> {
-    connection
-        .prepare_cached("INSERT OR FAIL INTO room (effect, limit_key, amount) VALUES (?1, ?2, ?3)")?
-        .execute(params![effect, limit, amount])?;
-    Ok(())
+fn hold(statements: &dyn Statements, effect: i64, limit: i64, amount: i64) -> Result<(), Fault> {
+    let insert = "INSERT OR FAIL INTO room (effect, limit_key, amount) VALUES (?1, ?2, ?3)";
+    Ok(statements.execute(insert, params![effect, limit, amount]).map(drop)?)
 }
 
 /// Room that a limit gives to what was open before it applied: nobody was asked whether it fits.
@@ -92,7 +91,7 @@ pub(crate) fn cover(tx: &Tx<'_>, row: &LimitRow) -> Result<Covered, Fault> {
         }
         let amount = open.amount.unwrap_or(0).min(room);
         room = room.saturating_sub(amount);
-        hold(tx.connection, open.key, row.key, amount)?;
+        hold(tx.statements, open.key, row.key, amount)?;
         tx.connection
             .prepare_cached(
                 "UPDATE impact_limit SET reserved = reserved + ?2, unknown_exposure = unknown_exposure + ?3 WHERE key = ?1",
@@ -177,7 +176,7 @@ fn no_room(limit: &Limit, usage: &Usage, wanted: Option<i64>) -> Refusal {
 
 /// The effect became unknown: what it holds is counted as exposure too.
 pub(crate) fn expose(tx: &mut Tx<'_>, effect: i64) -> Result<(), Fault> {
-    for held in holds_of(tx.connection, effect)? {
+    for held in holds_of(tx.statements, effect)? {
         tx.tally.hold(tx.connection, held.limit, 0, held.amount)?;
     }
     Ok(())
@@ -187,7 +186,7 @@ pub(crate) fn expose(tx: &mut Tx<'_>, effect: i64) -> Result<(), Fault> {
 /// A success is consumed in the period of its last write.
 pub(crate) fn end(tx: &mut Tx<'_>, effect: &Effect, ending: &Ending, now: Timestamp) -> Result<(), Fault> {
     let was_unknown = matches!(effect.view.stage, Stage::Reconciling { .. });
-    for held in holds_of(tx.connection, effect.key)? {
+    for held in holds_of(tx.statements, effect.key)? {
         let consumed = match ending {
             Ending::Consumed => held.amount,
             Ending::Released => 0,
@@ -242,11 +241,15 @@ struct Held {
     amount: i64,
 }
 
-fn holds_of(connection: &Connection, effect: i64) -> Result<Vec<Held>, Fault> {
-    let mut statement = connection.prepare_cached("SELECT limit_key, amount FROM room WHERE effect = ?1")?;
-    collect(&mut statement.query([effect])?, |columns| {
-        Ok(Held { limit: columns.next()?, amount: columns.next()? })
-    })
+fn holds_of(statements: &dyn Statements, effect: i64) -> Result<Vec<Held>, Fault> {
+    let all = "SELECT limit_key, amount FROM room WHERE effect = ?1";
+    statements
+        .once(all, [effect], |statement, effect| {
+            let held =
+                statement.query_map(effect, |row| Ok(Held { limit: row.get(0)?, amount: row.get(1)? }))?;
+            held.collect()
+        })
+        .map_err(Fault::from)
 }
 
 /// The refusal of an effect whose dependency has not the outcome that it needs.

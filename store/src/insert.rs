@@ -11,6 +11,7 @@ use crate::admit::NewEffect;
 use crate::error::Fault;
 use crate::events::text_of;
 use crate::facts::effect_of_invocation;
+use crate::kept::execute_and_forget;
 use crate::view::{EffectView, SecretNames, StoredRequest};
 use crate::writer::Tx;
 use crate::{facts, preview, row};
@@ -131,16 +132,14 @@ pub(crate) fn insert(
 ) -> Result<i64, Fault> {
     let (impact, now) = (new.impact.as_ref(), entry.now);
     let claimed = parked.is_none();
-    tx.connection
-        .prepare_cached(
+    tx.statements.execute(
             "INSERT INTO effect (id, invocation, caller, action, listener, fingerprint, caller_key, declared_key,
                  subject, resource, dimension, unit, amount, bound, provider_key, replay_until, can_read_back, target,
                  request_digest, retry_of, compensates, drill, created_at, stage, approval, expires_at, claimed_at, run,
                  preview, credential)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21,
                  ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30)",
-        )?
-        .execute(params![
+        params![
             new.effect.as_str(),
             new.invocation.as_str(),
             new.caller.as_str(),
@@ -181,21 +180,22 @@ fn insert_beside(tx: &mut Tx<'_>, key: i64, new: &NewEffect, entry: &Entry) -> R
     let request = &new.request;
     // What is claimed at once has been fenced by now.
     let near = new.approval.and_then(|_| facts::near_to(&new.near));
-    tx.connection
-        .prepare_cached(
-            "INSERT INTO request (effect, method, url, headers, memory, body, realm, near)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
-        )?
-        .execute(params![
-            key,
-            request.method,
-            request.url,
-            entry.headers,
-            new.memory,
-            request.body,
-            new.realm.as_ref().map(|realm| &realm.name),
-            near
-        ])?;
+    let row = params![
+        key,
+        request.method,
+        request.url,
+        entry.headers,
+        new.memory,
+        request.body,
+        new.realm.as_ref().map(|realm| &realm.name),
+        near
+    ];
+    tx.statements.once(
+        "INSERT INTO request (effect, method, url, headers, memory, body, realm, near)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+        row,
+        execute_and_forget,
+    )?;
     if let Some(realm) = &new.realm {
         tx.tally.is_asked_as(&realm.name, &new.action);
     }

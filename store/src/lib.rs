@@ -46,6 +46,7 @@ mod facts;
 mod holds;
 mod insert;
 mod job;
+mod kept;
 mod migrate;
 mod place;
 mod queue;

@@ -235,7 +235,7 @@ impl Store {
         let (attempt, id, seen) = (claim.claimed.attempt, claim.effect().clone(), seen.into());
         let mut remembered = claim.claimed.remembered.take();
         let verb = move |tx: &mut Tx<'_>| {
-            let mut effect = attempt::effect_of_claim(tx.connection, attempt, &id, remembered.take())?;
+            let mut effect = attempt::effect_of_claim(tx, attempt, &id, remembered.take())?;
             record(tx, &mut effect, attempt, &seen, now)?;
             Ok(effect.view)
         };

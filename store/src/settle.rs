@@ -7,6 +7,7 @@ use rusqlite::params;
 use crate::error::Fault;
 use crate::events::Event;
 use crate::holds::{self, Ending};
+use crate::kept::execute_and_forget;
 use crate::row::{self, Effect};
 use crate::view::{EffectView, ResponseSource, StoredResponse};
 use crate::writer::Tx;
@@ -73,12 +74,11 @@ impl Tx<'_> {
         fact: Fact<'_>,
         now: Timestamp,
     ) -> Result<(), Fault> {
-        self.connection
-            .prepare_cached(
-                "UPDATE OR FAIL effect SET stage = 'settled', run = NULL, next_look_at = NULL, result = ?2, verification = ?3,
-                     settled_at = ?4 WHERE key = ?1",
-            )?
-            .execute(params![effect.key, row::result_word(end.result), end.verification.word(), now.0])?;
+        self.statements.execute(
+            "UPDATE OR FAIL effect SET stage = 'settled', run = NULL, next_look_at = NULL, result = ?2, verification = ?3,
+                 settled_at = ?4 WHERE key = ?1",
+            params![effect.key, row::result_word(end.result), end.verification.word(), now.0],
+        )?;
         holds::end(self, effect, &end.holds, now)?;
         let may_be_confirmed = end.result == SettledResult::Acknowledged
             && end.verification == Verification::Unverified
@@ -101,11 +101,10 @@ impl Tx<'_> {
         now: Timestamp,
     ) -> Result<(), Fault> {
         let first_look = effect.view.can_read_back.then(|| self.setting.schedule.next(now, 0));
-        self.connection
-            .prepare_cached(
-                "UPDATE OR FAIL effect SET stage = 'reconciling', run = NULL, unknown_since = ?2, next_look_at = ?3 WHERE key = ?1",
-            )?
-            .execute(params![effect.key, now.0, first_look.map(|at| at.0)])?;
+        self.statements.execute(
+            "UPDATE OR FAIL effect SET stage = 'reconciling', run = NULL, unknown_since = ?2, next_look_at = ?3 WHERE key = ?1",
+            params![effect.key, now.0, first_look.map(|at| at.0)],
+        )?;
         holds::expose(self, effect.key)?;
         effect.view.stage =
             Stage::Reconciling { since: now, next_look_at: first_look, looks: effect.view.looks };
@@ -125,7 +124,7 @@ impl Tx<'_> {
             None => "INSERT INTO response VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
             Some(_) => "INSERT OR REPLACE INTO response VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
         };
-        self.connection.prepare_cached(insert)?.execute(params![
+        let row = params![
             effect.key,
             now.0,
             kept.source.word(),
@@ -133,7 +132,8 @@ impl Tx<'_> {
             kept.reason,
             row::headers_to(&kept.headers),
             kept.body
-        ])?;
+        ];
+        self.statements.once(insert, row, execute_and_forget)?;
         effect.view.response = Some(kept);
         Ok(())
     }
@@ -169,15 +169,12 @@ impl Tx<'_> {
     }
 
     pub(crate) fn forget_request(&self, effect: i64) -> Result<(), Fault> {
-        self.connection.prepare_cached("DELETE FROM request WHERE effect = ?1")?.execute([effect])?;
-        Ok(())
+        Ok(self.statements.execute("DELETE FROM request WHERE effect = ?1", [effect]).map(drop)?)
     }
 
     /// The body and headers go; what a look needs stays until the look that may confirm has been made.
     fn forget_body(&self, effect: i64) -> Result<(), Fault> {
-        self.connection
-            .prepare_cached("UPDATE request SET headers = '[]', body = x'' WHERE effect = ?1")?
-            .execute([effect])?;
-        Ok(())
+        let update = "UPDATE request SET headers = '[]', body = x'' WHERE effect = ?1";
+        Ok(self.statements.execute(update, [effect]).map(drop)?)
     }
 }

@@ -12,6 +12,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::Fault;
 use crate::facts;
+use crate::kept::Statements;
 use crate::limits::{self, LimitRow, Unreadable};
 
 /// Periods whose consumption is remembered; more, and they are read again.
@@ -60,9 +61,8 @@ impl Move {
 
 impl Tally {
     /// At the beginning of a transaction that nobody else can write in.
-    pub(crate) fn begin(&mut self, connection: &Connection) -> rusqlite::Result<()> {
-        let version: i64 =
-            connection.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))?;
+    pub(crate) fn begin(&mut self, statements: &dyn Statements) -> rusqlite::Result<()> {
+        let version = statements.first("PRAGMA data_version", [], |row| row.get(0))?.unwrap_or_default();
         if version != self.version {
             self.forget();
             self.version = version;
@@ -203,7 +203,7 @@ impl Tally {
     }
 
     /// Writes the counters that moved, each once.
-    pub(crate) fn write_down(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+    pub(crate) fn write_down(&mut self, statements: &dyn Statements) -> rusqlite::Result<()> {
         if self.moves.is_empty() {
             return Ok(());
         }
@@ -221,14 +221,13 @@ impl Tally {
             }
         }
         for (limit, (reserved, unknown_exposure)) in held.into_iter().filter(|(_, sums)| *sums != (0, 0)) {
-            connection
-                .prepare_cached(
-                    "UPDATE impact_limit SET reserved = reserved + ?2, unknown_exposure = unknown_exposure + ?3 WHERE key = ?1",
-                )?
-                .execute(params![limit, reserved, unknown_exposure])?;
+            statements.execute(
+                "UPDATE impact_limit SET reserved = reserved + ?2, unknown_exposure = unknown_exposure + ?3 WHERE key = ?1",
+                params![limit, reserved, unknown_exposure],
+            )?;
         }
         for (window, amount) in consumed.into_iter().filter(|(_, amount)| *amount != 0) {
-            add_consumption(connection, window, amount)?;
+            add_consumption(statements, window, amount)?;
         }
         Ok(())
     }
@@ -298,12 +297,12 @@ pub(crate) fn consumption(connection: &Connection, window: Window) -> Result<i64
 }
 
 /// Adds an amount, 0 or more, to the counter of one period, which goes no higher than it can.
-pub(crate) fn add_consumption(connection: &Connection, window: Window, amount: i64) -> rusqlite::Result<()> {
-    connection
-        .prepare_cached(
-            "INSERT INTO consumption VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO UPDATE
-             SET amount = min(consumption.amount, 9223372036854775807 - excluded.amount) + excluded.amount",
-        )?
-        .execute(params![window.limit, window.period.word(), window.start.0, amount])?;
-    Ok(())
+pub(crate) fn add_consumption(
+    statements: &dyn Statements,
+    window: Window,
+    amount: i64,
+) -> rusqlite::Result<()> {
+    let add = "INSERT INTO consumption VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO UPDATE
+         SET amount = min(consumption.amount, 9223372036854775807 - excluded.amount) + excluded.amount";
+    statements.execute(add, params![window.limit, window.period.word(), window.start.0, amount]).map(drop)
 }

@@ -17,6 +17,7 @@ use crate::claim::Living;
 use crate::error::{Fault, OpenError, StoreError};
 use crate::events::Head;
 use crate::job::Verb;
+use crate::kept::{Kept, Statements};
 use crate::open;
 use crate::place::Place;
 use crate::queue::{NotQueued, Queue};
@@ -46,6 +47,8 @@ const LOG_PAGES_WARN: u64 = 16_000;
 /// What a verb works with.
 pub(crate) struct Tx<'a> {
     pub(crate) connection: &'a Connection,
+    /// On the same connection, for what every write needs.
+    pub(crate) statements: &'a dyn Statements,
     pub(crate) setting: &'a Setting,
     pub(crate) head: &'a mut Head,
     pub(crate) tally: &'a mut Tally,
@@ -88,7 +91,7 @@ impl Writer {
         })?;
         let (mut writer, mut work) = Self::without_threads(Queue::new(), connection, setting, head);
         let place = Arc::new(place);
-        (writer.place, work.place) = (Some(Arc::clone(&place)), Some(place));
+        (writer.place, work.turns.place) = (Some(Arc::clone(&place)), Some(place));
         let side = Arc::clone(&writer.side);
         writer.threads[0] = spawn("store-fold", move || side.on(&path))?;
         let queue = Arc::clone(&writer.queue);
@@ -120,8 +123,7 @@ impl Writer {
             threads: [None, None],
         };
         let side = Arc::clone(&writer.side);
-        let work = Work {
-            connection,
+        let turns = Turns {
             setting,
             head,
             tally: Tally::default(),
@@ -133,7 +135,7 @@ impl Writer {
             asked_at: 0,
             was_long: false,
         };
-        (writer, work)
+        (writer, Work { connection, turns })
     }
 
     /// What waits to be written.
@@ -193,6 +195,11 @@ fn join(thread: Option<JoinHandle<()>>) {
 /// What the writer's thread owns.
 pub(crate) struct Work {
     pub(crate) connection: Connection,
+    turns: Turns,
+}
+
+/// What it works on the connection with, one batch after the other.
+struct Turns {
     setting: Setting,
     head: Head,
     tally: Tally,
@@ -208,17 +215,33 @@ pub(crate) struct Work {
 }
 
 impl Work {
-    fn on(mut self, queue: &Queue<Box<dyn Job>>) {
+    fn on(self, queue: &Queue<Box<dyn Job>>) {
+        let Self { connection, mut turns } = self;
+        let kept = Kept::new(&connection);
         while let Some(batch) = queue.take(BATCH_JOBS_MAX) {
-            self.turn(batch);
+            turns.turn(&kept, batch);
         }
     }
 
     /// One batch: one commit, and then the answers.
-    pub(crate) fn turn(&mut self, mut batch: Vec<Box<dyn Job>>) {
+    pub(crate) fn turn(&mut self, batch: Vec<Box<dyn Job>>) {
+        self.turns.turn(&Kept::new(&self.connection), batch);
+    }
+
+    /// What the side thread is asked, where there is none.
+    pub(crate) fn on_the_side(&self) {
+        let side = &self.turns.side;
+        if !side.asked.take_now(usize::MAX).is_empty() {
+            side.folded.store(fold(&self.connection), Ordering::Relaxed);
+        }
+    }
+}
+
+impl Turns {
+    fn turn(&mut self, kept: &Kept<'_>, mut batch: Vec<Box<dyn Job>>) {
         let (before, begun) = (self.head.clone(), Instant::now());
         self.look_for_the_file(&batch);
-        match self.commit(&mut batch) {
+        match self.commit(kept, &mut batch) {
             Ok(durable) => {
                 let met = batch.iter().filter_map(|job| job.fault()).find_map(Trouble::of);
                 if durable || met.is_some() {
@@ -235,17 +258,10 @@ impl Work {
                 self.counters.met(Some(Trouble::of(&source).unwrap_or(Trouble::Disk)));
                 self.head = before;
                 self.tally.forget();
-                self.undo(batch, source);
+                self.undo(kept.connection, batch, source);
             }
         }
-        self.keep_the_log_short();
-    }
-
-    /// What the side thread is asked, where there is none.
-    pub(crate) fn on_the_side(&self) {
-        if !self.side.asked.take_now(usize::MAX).is_empty() {
-            self.side.folded.store(fold(&self.connection), Ordering::Relaxed);
-        }
+        self.keep_the_log_short(kept.connection);
     }
 
     /// Before a right to send is given: whether it would be found after a restart.
@@ -264,7 +280,7 @@ impl Work {
     /// disk. Under steady load new pages always follow, so it does that again until few are left, and the writer takes
     /// these itself, after which the log starts over. Neither ever waits for a reader: while somebody reads an old
     /// snapshot, the log only grows, and that is said.
-    fn keep_the_log_short(&mut self) {
+    fn keep_the_log_short(&mut self, connection: &Connection) {
         let pages = self.counters.log_pages.load(Ordering::Relaxed);
         if pages < self.log_was {
             // It has started over.
@@ -274,7 +290,7 @@ impl Work {
         self.log_was = pages;
         let left = pages.saturating_sub(self.side.folded.load(Ordering::Relaxed));
         if pages >= LOG_PAGES_MAX || (pages >= LOG_PAGES_FOLD && left <= LOG_PAGES_REST) {
-            fold(&self.connection);
+            fold(connection);
         } else if pages >= LOG_PAGES_FOLD && pages - self.asked_at > LOG_PAGES_REST {
             // One that waits already will see these pages as well.
             drop(self.side.asked.push((), 1));
@@ -297,8 +313,8 @@ impl Work {
     }
 }
 
-fn execute(connection: &Connection, statement: &'static str) -> rusqlite::Result<()> {
-    connection.prepare_cached(statement)?.execute([]).map(drop)
+fn execute(statements: &dyn Statements, statement: &'static str) -> rusqlite::Result<()> {
+    statements.execute(statement, []).map(drop)
 }
 
 /// Pages of the log that are in the database now, all those before the oldest snapshot that somebody reads.

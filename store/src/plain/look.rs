@@ -10,6 +10,7 @@ use oncegate_policy::time::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 
 use crate::error::Fault;
+use crate::kept::Statements;
 use crate::plain::{NewPlain, PlainResolution, PlainView};
 use crate::resolve::ResolvedAs;
 use crate::row::{self, Columns};
@@ -170,10 +171,11 @@ fn open_like(connection: &Connection, new: &NewPlain) -> Result<Option<EffectId>
 }
 
 /// The invocation under a caller's key, from when the action was not governed.
-pub(crate) fn under_key(connection: &Connection, named: [&str; 3]) -> Result<Option<InvocationId>, Fault> {
-    let mut statement = connection.prepare_cached(
-        "SELECT id FROM plain_invocation WHERE caller = ?1 AND action = ?2 AND caller_key = ?3",
-    )?;
+pub(crate) fn under_key(
+    statements: &dyn Statements,
+    named: [&str; 3],
+) -> Result<Option<InvocationId>, Fault> {
+    let under = "SELECT id FROM plain_invocation WHERE caller = ?1 AND action = ?2 AND caller_key = ?3";
     let read = |row: &Row<'_>| Ok(Columns::of(row).word("invocation id", InvocationId::parse));
-    statement.query_row(named, read).optional()?.transpose()
+    statements.first(under, named, read)?.transpose()
 }

@@ -3,41 +3,46 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use rusqlite::ffi;
+use rusqlite::{Connection, ffi};
 
-use super::{Tx, Work, execute};
+use super::{Turns, Tx, execute};
 use crate::error::{Fault, StoreError};
 use crate::events::Head;
 use crate::failpoint::{self, Plant};
 use crate::job::{Job, Step};
+use crate::kept::Kept;
 use crate::trouble::Trouble;
 
-impl Work {
+impl Turns {
     /// Whether something was committed.
-    pub(super) fn commit(&mut self, batch: &mut Vec<Box<dyn Job>>) -> rusqlite::Result<bool> {
+    pub(super) fn commit(
+        &mut self,
+        kept: &Kept<'_>,
+        batch: &mut Vec<Box<dyn Job>>,
+    ) -> rusqlite::Result<bool> {
         let start = self.head.clone();
         loop {
-            self.begin()?;
-            match self.run_together(batch)? {
+            self.begin(kept)?;
+            match self.run_together(kept, batch)? {
                 Together::Done => break,
-                Together::Damaged if batch.len() > 1 => self.roll_back(&start)?,
+                Together::Damaged if batch.len() > 1 => self.roll_back(kept, &start)?,
                 Together::Spoilt if batch.len() > 1 => {
-                    self.roll_back(&start)?;
-                    self.begin()?;
+                    self.roll_back(kept, &start)?;
+                    self.begin(kept)?;
                     for job in batch.iter_mut().filter(|job| !Self::run_into_damage(job.as_ref())) {
-                        self.run_apart(job.as_mut())?;
+                        self.run_apart(kept, job.as_mut())?;
                     }
                     break;
                 }
                 Together::Damaged | Together::Spoilt | Together::Nothing => {
-                    self.roll_back(&start)?;
+                    self.roll_back(kept, &start)?;
                     return Ok(false);
                 }
             }
         }
-        self.tally.write_down(&self.connection)?;
+        self.tally.write_down(kept)?;
         if self.head != start {
-            self.head.keep(&self.connection)?;
+            self.head.keep(kept)?;
         }
         // Crash window. Before this COMMIT returns nothing of the batch exists; after it, everything does. No
         // permit is handed out before, so no byte of a governed request can have left on a batch that is lost.
@@ -45,37 +50,37 @@ impl Work {
         if failpoint::planted(Plant::SendBeforeClaim) {
             tell_too_early(batch);
         }
-        execute(&self.connection, "COMMIT")?;
+        execute(kept, "COMMIT")?;
         Ok(true)
     }
 
-    fn begin(&mut self) -> rusqlite::Result<()> {
-        execute(&self.connection, "BEGIN IMMEDIATE")?;
-        self.tally.begin(&self.connection)
+    fn begin(&mut self, kept: &Kept<'_>) -> rusqlite::Result<()> {
+        execute(kept, "BEGIN IMMEDIATE")?;
+        self.tally.begin(kept)
     }
 
-    fn roll_back(&mut self, start: &Head) -> rusqlite::Result<()> {
+    fn roll_back(&mut self, kept: &Kept<'_>, start: &Head) -> rusqlite::Result<()> {
         self.head = start.clone();
         self.tally.forget();
-        execute(&self.connection, "ROLLBACK")
+        execute(kept, "ROLLBACK")
     }
 
     /// All of them, with nothing between them: a savepoint would copy each page that its job touches.
-    fn run_together(&mut self, batch: &mut [Box<dyn Job>]) -> rusqlite::Result<Together> {
+    fn run_together(&mut self, kept: &Kept<'_>, batch: &mut [Box<dyn Job>]) -> rusqlite::Result<Together> {
         let mut done = Together::Nothing;
         for job in batch {
             if Self::run_into_damage(job.as_ref()) {
                 continue;
             }
-            self.write_down_before(job.as_ref())?;
+            self.write_down_before(kept, job.as_ref())?;
             let (before, mark) = (self.head.clone(), self.tally.mark());
-            let changes = self.connection.total_changes();
-            if self.run(job.as_mut())? {
+            let changes = kept.connection.total_changes();
+            if self.run(kept, job.as_mut())? {
                 done = Together::Done;
             } else if Self::run_into_damage(job.as_ref()) {
                 // SQLite commits nothing more of this transaction. The others are run again without this job.
                 return Ok(Together::Damaged);
-            } else if self.connection.total_changes() == changes {
+            } else if kept.connection.total_changes() == changes {
                 self.head = before;
                 self.tally.undo(mark);
             } else {
@@ -90,25 +95,25 @@ impl Work {
     }
 
     /// One job in a savepoint of its own: if it fails, its neighbours do not notice.
-    fn run_apart(&mut self, job: &mut dyn Job) -> rusqlite::Result<()> {
-        self.write_down_before(job)?;
-        execute(&self.connection, "SAVEPOINT job")?;
+    fn run_apart(&mut self, kept: &Kept<'_>, job: &mut dyn Job) -> rusqlite::Result<()> {
+        self.write_down_before(kept, job)?;
+        execute(kept, "SAVEPOINT job")?;
         let (before, mark) = (self.head.clone(), self.tally.mark());
-        if !self.run(job)? {
+        if !self.run(kept, job)? {
             self.head = before;
             self.tally.undo(mark);
-            execute(&self.connection, "ROLLBACK TO job")?;
+            execute(kept, "ROLLBACK TO job")?;
         }
-        execute(&self.connection, "RELEASE job")
+        execute(kept, "RELEASE job")
     }
 
     /// What neighbours have moved is in the rows that this one works on, and stays there if it fails.
-    fn write_down_before(&mut self, job: &dyn Job) -> rusqlite::Result<()> {
-        if job.step().on_limits { self.tally.write_down(&self.connection) } else { Ok(()) }
+    fn write_down_before(&mut self, kept: &Kept<'_>, job: &dyn Job) -> rusqlite::Result<()> {
+        if job.step().on_limits { self.tally.write_down(kept) } else { Ok(()) }
     }
 
     /// Whether what the job wrote is to be kept. An error takes everybody's work with it.
-    fn run(&mut self, job: &mut dyn Job) -> rusqlite::Result<bool> {
+    fn run(&mut self, kept: &Kept<'_>, job: &mut dyn Job) -> rusqlite::Result<bool> {
         if job.step().permits && self.counters.damaged() {
             job.refuse(Fault::Damaged);
             return Ok(false);
@@ -118,12 +123,13 @@ impl Work {
             return Ok(false);
         }
         let mut tx = Tx {
-            connection: &self.connection,
+            connection: kept.connection,
+            statements: kept,
             setting: &self.setting,
             head: &mut self.head,
             tally: &mut self.tally,
         };
-        let kept = catch_unwind(AssertUnwindSafe(|| job.run(&mut tx))).unwrap_or(false);
+        let done = catch_unwind(AssertUnwindSafe(|| job.run(&mut tx))).unwrap_or(false);
         if job.step().on_limits {
             self.tally.forget();
         }
@@ -131,20 +137,20 @@ impl Work {
         if Self::run_into_damage(job) {
             self.counters.met(Some(Trouble::Damaged));
         }
-        if self.connection.is_autocommit() {
+        if kept.connection.is_autocommit() {
             // A full disk or an I/O error: SQLite has rolled everything back by itself, the neighbours too.
             let said = job.fault().and_then(rusqlite::Error::sqlite_error).copied();
             let said = said.unwrap_or_else(|| ffi::Error::new(ffi::SQLITE_ABORT));
             let why = format!("{said}: the whole transaction was rolled back");
             return Err(rusqlite::Error::SqliteFailure(said, Some(why)));
         }
-        Ok(kept)
+        Ok(done)
     }
 
-    pub(super) fn undo(&self, batch: Vec<Box<dyn Job>>, source: rusqlite::Error) {
+    pub(super) fn undo(&self, connection: &Connection, batch: Vec<Box<dyn Job>>, source: rusqlite::Error) {
         tracing::error!(error = %source, "the store could not commit; nothing of this batch is recorded");
-        if !self.connection.is_autocommit()
-            && let Err(error) = self.connection.execute_batch("ROLLBACK")
+        if !connection.is_autocommit()
+            && let Err(error) = connection.execute_batch("ROLLBACK")
         {
             tracing::error!(%error, "the failed transaction could not be rolled back either");
         }
