@@ -121,7 +121,7 @@ pub struct RefusedRequest {
 
 /// The same inside the transaction, before the commit.
 enum Inside {
-    Granted { claimed: Claimed, effect: EffectView },
+    Granted { claimed: Claimed, effect: EffectView, room: Room },
     Repeat(EffectView),
     Refused(Refusal),
     Parked(EffectView),
@@ -140,8 +140,8 @@ impl Store {
         let verb = move |tx: &mut Tx<'_>| admit(tx, &new, &mut entry);
         let inside = self.inner.writer.write(ADMIT, waiting_max, verb).await?;
         Ok(match inside {
-            Inside::Granted { claimed, effect } => {
-                let claimed = claimed.remembering(&effect);
+            Inside::Granted { claimed, effect, room } => {
+                let claimed = claimed.remembering(&effect, room);
                 Admitted::Granted { permit: DispatchPermit::of_committed(claimed), effect }
             }
             Inside::Repeat(effect) => Admitted::Repeat(effect),
@@ -167,6 +167,7 @@ impl Store {
             let asking = Asking {
                 caller: &caller,
                 asked: &asked,
+                fingerprint: row::from_hex(&asked.fingerprint),
                 on: Subjects { action: &action, realm: None, subject: subject.as_deref(), near: &[] },
             };
             // One snapshot: facts of different moments could make a repeat of what is none.
@@ -200,6 +201,7 @@ fn admit(tx: &mut Tx<'_>, new: &NewEffect, entry: &mut Entry) -> Result<Inside, 
     let asking = Asking {
         caller: &new.caller,
         asked: &new.asked,
+        fingerprint: entry.fingerprint,
         on: Subjects {
             action: &new.action,
             realm: new.realm.as_ref().map(|realm| realm.name.as_str()),
@@ -235,22 +237,22 @@ fn admit(tx: &mut Tx<'_>, new: &NewEffect, entry: &mut Entry) -> Result<Inside, 
     let wanted =
         Wanted { action: &new.action, resource: new.resource.as_deref(), impact: new.impact.as_ref() };
     match holds::room(tx, &wanted, now)? {
-        Reserved::Room(room) => claim_new(tx, new, entry, &room),
+        Reserved::Room(room) => claim_new(tx, new, entry, room),
         Reserved::NoRoom(refusal) => refused(tx, new, refusal, now),
     }
 }
 
 /// Writes the effect as `dispatching`, its holds and its event. Crash window: until the commit returns there is no permit, so
 /// no byte can leave; after it, a crash leaves a `dispatching` row without a living owner, which the sweep makes unknown.
-fn claim_new(tx: &mut Tx<'_>, new: &NewEffect, entry: &Entry, room: &Room) -> Result<Inside, Fault> {
+fn claim_new(tx: &mut Tx<'_>, new: &NewEffect, entry: &Entry, room: Room) -> Result<Inside, Fault> {
     let now = entry.now;
     let key = insert::insert(tx, new, entry, None)?;
-    holds::take(tx, key, room)?;
+    holds::take(tx, key, &room)?;
     admitted_event(tx, "admitted", "dispatching", new, entry)?;
     let claimed = tx.setting.living.claim(new.effect.clone(), attempt::dispatch_key(key));
     let stage = Stage::Dispatching { claimed_at: now, owner: tx.setting.owner.clone() };
     let effect = entry.view(new, stage);
-    Ok(Inside::Granted { claimed, effect })
+    Ok(Inside::Granted { claimed, effect, room })
 }
 
 fn park(

@@ -4,12 +4,12 @@
 use oncegate_policy::effect::Stage;
 use oncegate_policy::id::{AttemptId, EffectId};
 use oncegate_policy::time::Timestamp;
-use rusqlite::{Connection, ffi, params};
+use rusqlite::{Connection, ErrorCode, ffi, params};
 
+use crate::claim::Remembered;
 use crate::error::Fault;
 use crate::record::Seen;
 use crate::row::{self, Effect};
-use crate::view::EffectView;
 use crate::writer::Tx;
 
 /// An attempt's key is its effect's with this many bits behind it; they are 0 for the dispatch.
@@ -28,23 +28,6 @@ pub(crate) fn dispatch_key(effect: i64) -> i64 {
 /// A dispatch's id is its effect's own, with another beginning: there cannot be two.
 pub(crate) fn dispatch_id(effect: &EffectId) -> AttemptId {
     AttemptId::from_ulid(effect.as_str().trim_start_matches(EffectId::PREFIX))
-}
-
-/// The effect of an open dispatch: as it was claimed, if it still says `dispatching`, else as it is now.
-pub(crate) fn effect_of_claim(
-    tx: &Tx<'_>,
-    attempt: i64,
-    id: &EffectId,
-    remembered: Option<Box<EffectView>>,
-) -> Result<Effect, Fault> {
-    let key = attempt >> BITS;
-    if let Some(view) = remembered {
-        let dispatching = "SELECT 1 FROM effect WHERE key = ?1 AND id = ?2 AND stage = 'dispatching'";
-        if tx.statements.first(dispatching, params![key, id.as_str()], |_| Ok(()))?.is_some() {
-            return Ok(Effect { key, view: *view });
-        }
-    }
-    effect_of(tx.connection, attempt, id)
 }
 
 /// The effect that an attempt was claimed for. Its key alone does not say which: that of a pruned effect is used again.
@@ -68,6 +51,39 @@ impl Tx<'_> {
             )?
             .execute([effect.key])?;
         Ok(())
+    }
+
+    /// What was seen of a dispatch whose effect is as it was claimed. `None`, and nothing written: it is not, any more. Who
+    /// it was claimed for is asked by the statement itself, and the rest by the trigger: with no run there is no row.
+    pub(crate) fn end_as_claimed(
+        &self,
+        attempt: i64,
+        claimed: Remembered,
+        seen: &Seen,
+        now: Timestamp,
+    ) -> Result<Option<Effect>, Fault> {
+        let Remembered { view, room } = claimed;
+        let (step, cause, status) = seen.columns();
+        let insert = "INSERT INTO attempt (key, effect, kind, run, started_at, ended_at, verdict, seen, step, cause, status, digest)
+             VALUES (?1, ?1 >> 20, 'dispatch', (SELECT run FROM effect WHERE key = ?1 >> 20 AND id = ?9),
+                 ?10, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+        let row = params![
+            attempt,
+            now.0,
+            seen.verdict.word(),
+            seen.word(),
+            step,
+            cause,
+            status,
+            seen.digest(),
+            view.id.as_str(),
+            view.claimed_at.map(|at| at.0)
+        ];
+        match self.statements.execute(insert, row) {
+            Ok(_) => Ok(Some(Effect { key: attempt >> BITS, view, room: Some(room) })),
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// What was seen of one attempt, once. `false`: it was called interrupted meanwhile, and keeps that end; what was seen

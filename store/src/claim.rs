@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use oncegate_policy::id::{EffectId, InvocationId};
 
 use crate::error::StoreError;
+use crate::holds::Room;
 use crate::view::EffectView;
 
 /// The right to send one effect's request once.
@@ -148,20 +149,26 @@ impl<C: std::fmt::Debug> Unrecorded<C> {
     }
 }
 
+/// An effect as it was claimed: so it is for as long as it says `dispatching`, and need not be read again.
+#[derive(Debug)]
+pub(crate) struct Remembered {
+    pub(crate) view: EffectView,
+    pub(crate) room: Room,
+}
+
 /// One open attempt of this run.
 #[derive(Debug)]
 pub(crate) struct Claimed {
     pub(crate) effect: EffectId,
     pub(crate) attempt: i64,
-    /// The effect as it was claimed: so it is for as long as it says `dispatching`, and need not be read again.
-    pub(crate) remembered: Option<Box<EffectView>>,
+    pub(crate) remembered: Option<Box<Remembered>>,
     _held: Held,
 }
 
 impl Claimed {
-    /// With the effect that it was made for.
-    pub(crate) fn remembering(self, view: &EffectView) -> Self {
-        Self { remembered: Some(Box::new(view.clone())), ..self }
+    /// With the effect that it was made for, and the room that this has taken.
+    pub(crate) fn remembering(self, view: &EffectView, room: Room) -> Self {
+        Self { remembered: Some(Box::new(Remembered { view: view.clone(), room })), ..self }
     }
 }
 

@@ -27,6 +27,8 @@ const IDENTICAL_MAX: i64 = 32;
 pub(crate) struct Asking<'a> {
     pub(crate) caller: &'a CallerName,
     pub(crate) asked: &'a Asked,
+    /// The fingerprint in it, as bytes.
+    pub(crate) fingerprint: [u8; 32],
     pub(crate) on: Subjects<'a>,
 }
 
@@ -273,7 +275,7 @@ fn identical(
     asking: &Asking<'_>,
     now: Timestamp,
 ) -> Result<Option<Known>, Fault> {
-    let (action, fingerprint) = (asking.on.action.as_str(), row::from_hex(&asking.asked.fingerprint));
+    let (action, fingerprint) = (asking.on.action.as_str(), asking.fingerprint);
     let (mut seen, mut recent, mut latest, mut open) = (0_i64, None, None, None);
     statements.once(IDENTICAL, (action, fingerprint, IDENTICAL_MAX), |statement, params| {
         let mut rows = statement.query(params)?;

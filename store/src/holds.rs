@@ -36,7 +36,9 @@ pub(crate) enum Ending {
 /// Whether there is room on every limit that applies. Called in the transaction that claims the dispatch, by the
 /// only writer: no two admissions can see the same room.
 pub(crate) fn room(tx: &mut Tx<'_>, wanted: &Wanted<'_>, now: Timestamp) -> Result<Reserved, Fault> {
-    let Some(impact) = wanted.impact else { return Ok(Reserved::Room(Room { limits: vec![], amount: 0 })) };
+    let Some(impact) = wanted.impact else {
+        return Ok(Reserved::Room(Room { limits: vec![], amount: 0, age: tx.tally.age() }));
+    };
     let applies = |limit: &Limit| limit.applies(wanted.action, wanted.resource, impact);
     let limits = tx.tally.applying(tx.connection, &impact.dimension, applies)?;
     for key in &limits {
@@ -45,13 +47,16 @@ pub(crate) fn room(tx: &mut Tx<'_>, wanted: &Wanted<'_>, now: Timestamp) -> Resu
             return Ok(Reserved::NoRoom(no_room(limit, &usage, impact.amount)));
         }
     }
-    Ok(Reserved::Room(Room { limits, amount: impact.amount.unwrap_or(0) }))
+    Ok(Reserved::Room(Room { limits, amount: impact.amount.unwrap_or(0), age: tx.tally.age() }))
 }
 
 /// Room that was found, on these limits, and is to be taken in the same transaction.
+#[derive(Clone, Debug)]
 pub(crate) struct Room {
     limits: Vec<i64>,
     amount: i64,
+    /// The tally's then. At another age the effect may hold room on other limits too.
+    age: u64,
 }
 
 /// Takes the room that [`room`] has found.
@@ -175,8 +180,8 @@ fn no_room(limit: &Limit, usage: &Usage, wanted: Option<i64>) -> Refusal {
 }
 
 /// The effect became unknown: what it holds is counted as exposure too.
-pub(crate) fn expose(tx: &mut Tx<'_>, effect: i64) -> Result<(), Fault> {
-    for held in holds_of(tx.statements, effect)? {
+pub(crate) fn expose(tx: &mut Tx<'_>, effect: &Effect) -> Result<(), Fault> {
+    for held in holds_of(tx, effect)? {
         tx.tally.hold(tx.connection, held.limit, 0, held.amount)?;
     }
     Ok(())
@@ -186,7 +191,7 @@ pub(crate) fn expose(tx: &mut Tx<'_>, effect: i64) -> Result<(), Fault> {
 /// A success is consumed in the period of its last write.
 pub(crate) fn end(tx: &mut Tx<'_>, effect: &Effect, ending: &Ending, now: Timestamp) -> Result<(), Fault> {
     let was_unknown = matches!(effect.view.stage, Stage::Reconciling { .. });
-    for held in holds_of(tx.statements, effect.key)? {
+    for held in holds_of(tx, effect)? {
         let consumed = match ending {
             Ending::Consumed => held.amount,
             Ending::Released => 0,
@@ -241,10 +246,13 @@ struct Held {
     amount: i64,
 }
 
-fn holds_of(statements: &dyn Statements, effect: i64) -> Result<Vec<Held>, Fault> {
+fn holds_of(tx: &Tx<'_>, effect: &Effect) -> Result<Vec<Held>, Fault> {
+    if let Some(room) = effect.room.as_ref().filter(|room| room.age == tx.tally.age()) {
+        return Ok(room.limits.iter().map(|limit| Held { limit: *limit, amount: room.amount }).collect());
+    }
     let all = "SELECT limit_key, amount FROM room WHERE effect = ?1";
-    statements
-        .once(all, [effect], |statement, effect| {
+    tx.statements
+        .once(all, [effect.key], |statement, effect| {
             let held =
                 statement.query_map(effect, |row| Ok(Held { limit: row.get(0)?, amount: row.get(1)? }))?;
             held.collect()

@@ -19,6 +19,8 @@ use crate::{facts, preview, row};
 /// What is worked out once, before the writer's turn, and written to more than one place.
 pub(crate) struct Entry {
     pub(crate) now: Timestamp,
+    /// The identity of what is asked, as bytes.
+    pub(crate) fingerprint: [u8; 32],
     /// SHA-256 of the request as it was prepared.
     digest: [u8; 32],
     /// The same in letters.
@@ -39,6 +41,7 @@ impl Entry {
         let digest_hex = row::to_hex(&digest);
         Self {
             now,
+            fingerprint: row::from_hex(&new.asked.fingerprint),
             digest,
             headers,
             target: target(&new.request.method, &new.request.url),
@@ -145,7 +148,7 @@ pub(crate) fn insert(
             new.caller.as_str(),
             new.action.as_str(),
             new.listener,
-            row::from_hex(&new.asked.fingerprint),
+            entry.fingerprint,
             new.asked.caller_key.as_ref().map(|key| &key.text),
             new.asked.declared_key,
             new.subject,

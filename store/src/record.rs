@@ -5,12 +5,13 @@ use std::sync::Arc;
 use oncegate_policy::classify::Verdict;
 use oncegate_policy::effect::{SettledResult, Stage, Verification};
 use oncegate_policy::exchange::{Exchange, Loss};
+use oncegate_policy::id::EffectId;
 use oncegate_policy::time::Timestamp;
 use serde::Serialize;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use crate::claim::{Claim, Unrecorded};
+use crate::claim::{Claim, Remembered, Unrecorded};
 use crate::error::{Fault, StoreError};
 use crate::events::{bounded, text_of};
 use crate::holds::Ending;
@@ -235,8 +236,8 @@ impl Store {
         let (attempt, id, seen) = (claim.claimed.attempt, claim.effect().clone(), seen.into());
         let mut remembered = claim.claimed.remembered.take();
         let verb = move |tx: &mut Tx<'_>| {
-            let mut effect = attempt::effect_of_claim(tx, attempt, &id, remembered.take())?;
-            record(tx, &mut effect, attempt, &seen, now)?;
+            let mut effect = ended(tx, attempt, &id, remembered.take(), &seen, now)?;
+            record(tx, &mut effect, &seen, now)?;
             Ok(effect.view)
         };
         // The claim lives until the commit is decided, so that no sweep calls the effect interrupted meanwhile.
@@ -253,14 +254,7 @@ impl Store {
 /// Crash window: the provider has answered and this is not committed. The row still says `dispatching` (or
 /// `reconciling`), so after a restart the effect is unknown and a look finds what happened. In the other order,
 /// telling the agent first, a crash could leave an agent that knows more than the record.
-fn record(
-    tx: &mut Tx<'_>,
-    effect: &mut Effect,
-    attempt: i64,
-    seen: &Seen,
-    now: Timestamp,
-) -> Result<(), Fault> {
-    end_dispatch(tx, effect, attempt, seen, now)?;
+fn record(tx: &mut Tx<'_>, effect: &mut Effect, seen: &Seen, now: Timestamp) -> Result<(), Fault> {
     let since = match &effect.view.stage {
         Stage::Dispatching { .. } => None,
         Stage::Reconciling { since, .. } => Some(*since),
@@ -314,6 +308,27 @@ pub(crate) fn too_late(
     Ok(())
 }
 
+/// The effect of a dispatch whose end is in the record by now: as it was claimed, if it still says `dispatching`, else as it
+/// is now.
+fn ended(
+    tx: &Tx<'_>,
+    attempt: i64,
+    id: &EffectId,
+    remembered: Option<Box<Remembered>>,
+    seen: &Seen,
+    now: Timestamp,
+) -> Result<Effect, Fault> {
+    if let Some(claimed) = remembered
+        && let Some(mut effect) = tx.end_as_claimed(attempt, *claimed, seen, now)?
+    {
+        saw(&mut effect, seen);
+        return Ok(effect);
+    }
+    let mut effect = attempt::effect_of(tx.connection, attempt, id)?;
+    end_dispatch(tx, &mut effect, attempt, seen, now)?;
+    Ok(effect)
+}
+
 /// The end of the one dispatch: in the record, and in the view.
 pub(crate) fn end_dispatch(
     tx: &Tx<'_>,
@@ -322,14 +337,17 @@ pub(crate) fn end_dispatch(
     seen: &Seen,
     now: Timestamp,
 ) -> Result<(), Fault> {
-    if !tx.end_attempt(effect, attempt, seen, now)? {
-        return Ok(());
+    if tx.end_attempt(effect, attempt, seen, now)? {
+        saw(effect, seen);
     }
+    Ok(())
+}
+
+fn saw(effect: &mut Effect, seen: &Seen) {
     let view = &mut effect.view;
     (view.last_loss, view.never_sent) = match &seen.exchange {
         SeenExchange::NotSent(proof) => (None, Some(proof.clone())),
         SeenExchange::Lost(loss) => (Some(loss.clone()), None),
         SeenExchange::Answered { .. } => (None, None),
     };
-    Ok(())
 }

@@ -18,12 +18,15 @@ use rusqlite::{Connection, OptionalExtension, Params, Row};
 use crate::error::Fault;
 use crate::events::text_of;
 use crate::facts::effect_of_invocation;
+use crate::holds::Room;
 use crate::view::{EffectView, NeverSent, ResponseSource, SecretNames, StoredResponse};
 
 /// An effect with the key that other tables know it by.
 pub(crate) struct Effect {
     pub(crate) key: i64,
     pub(crate) view: EffectView,
+    /// What it holds on limits, where that is known without reading it.
+    pub(crate) room: Option<Room>,
 }
 
 /// Everything of an effect but its answer.
@@ -205,7 +208,7 @@ fn effect(row: &Row<'_>) -> Result<Effect, Fault> {
         drill,
         credential,
     };
-    Ok(Effect { key, view })
+    Ok(Effect { key, view, room: None })
 }
 
 /// What the stage shares with columns that outlive it.

@@ -105,7 +105,7 @@ impl Tx<'_> {
             "UPDATE OR FAIL effect SET stage = 'reconciling', run = NULL, unknown_since = ?2, next_look_at = ?3 WHERE key = ?1",
             params![effect.key, now.0, first_look.map(|at| at.0)],
         )?;
-        holds::expose(self, effect.key)?;
+        holds::expose(self, effect)?;
         effect.view.stage =
             Stage::Reconciling { since: now, next_look_at: first_look, looks: effect.view.looks };
         effect.view.unknown_since = Some(now);

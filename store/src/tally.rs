@@ -23,6 +23,8 @@ const WINDOWS_MAX: usize = 4_096;
 pub(crate) struct Tally {
     /// As SQLite counts the commits of other connections: with another number, nothing of this is known any more.
     version: i64,
+    /// How often everything was forgotten.
+    forgotten: u64,
     halted: Option<Option<String>>,
     /// Of each realm, the actions as which it was asked for something that was not settled then. One that is here for
     /// nothing costs a look.
@@ -72,7 +74,14 @@ impl Tally {
 
     /// Everything is read again.
     pub(crate) fn forget(&mut self) {
-        *self = Self { version: self.version, ..Self::default() };
+        let forgotten = self.forgotten.wrapping_add(1);
+        *self = Self { version: self.version, forgotten, ..Self::default() };
+    }
+
+    /// The same for as long as nobody but the verbs of effects has written: what limits hold of an effect that says
+    /// `dispatching` does not change meanwhile.
+    pub(crate) fn age(&self) -> u64 {
+        self.forgotten
     }
 
     /// Whether writes are halted is read again.
