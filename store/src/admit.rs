@@ -1,5 +1,6 @@
 //! Admission: ONE transaction from "may this run?" to the claimed dispatch.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use oncegate_policy::action::ActionName;
@@ -121,10 +122,10 @@ pub struct RefusedRequest {
 
 /// The same inside the transaction, before the commit.
 enum Inside {
-    Granted { claimed: Claimed, effect: EffectView, room: Room },
-    Repeat(EffectView),
+    Granted { claimed: Claimed, room: Room, retry_of: Option<InvocationId> },
+    Repeat(Box<EffectView>),
     Refused(Refusal),
-    Parked(EffectView),
+    Parked { approval: ApprovalId, expires_at: Timestamp, retry_of: Option<InvocationId> },
 }
 
 impl Store {
@@ -136,17 +137,27 @@ impl Store {
     /// Nothing may be sent on any error.
     pub async fn admit(&self, new: NewEffect, now: Timestamp) -> Result<Admitted, StoreError> {
         let waiting_max = self.inner.queue_capacity;
-        let mut entry = Entry::of(&new, now);
-        let verb = move |tx: &mut Tx<'_>| admit(tx, &new, &mut entry);
+        // Shared with the verb, which is gone when it has answered: then the effect is made of the very same texts.
+        let whole = Arc::new((Entry::of(&new, now), new));
+        let shared = Arc::clone(&whole);
+        let verb = move |tx: &mut Tx<'_>| admit(tx, &shared.1, &shared.0);
         let inside = self.inner.writer.write(ADMIT, waiting_max, verb).await?;
+        let view = |stage, retry_of| {
+            let (entry, new) = Arc::unwrap_or_clone(whole);
+            entry.view(new, stage, retry_of)
+        };
         Ok(match inside {
-            Inside::Granted { claimed, effect, room } => {
+            Inside::Granted { claimed, room, retry_of } => {
+                let owner = self.inner.owner.clone();
+                let effect = view(Stage::Dispatching { claimed_at: now, owner }, retry_of);
                 let claimed = claimed.remembering(&effect, room);
                 Admitted::Granted { permit: DispatchPermit::of_committed(claimed), effect }
             }
-            Inside::Repeat(effect) => Admitted::Repeat(effect),
+            Inside::Repeat(effect) => Admitted::Repeat(*effect),
             Inside::Refused(refusal) => Admitted::Refused(refusal),
-            Inside::Parked(effect) => Admitted::Parked(effect),
+            Inside::Parked { approval, expires_at, retry_of } => {
+                Admitted::Parked(view(Stage::AwaitingApproval { approval, expires_at }, retry_of))
+            }
         })
     }
 
@@ -196,7 +207,7 @@ impl Store {
     }
 }
 
-fn admit(tx: &mut Tx<'_>, new: &NewEffect, entry: &mut Entry) -> Result<Inside, Fault> {
+fn admit(tx: &mut Tx<'_>, new: &NewEffect, entry: &Entry) -> Result<Inside, Fault> {
     let now = entry.now;
     let asking = Asking {
         caller: &new.caller,
@@ -215,11 +226,11 @@ fn admit(tx: &mut Tx<'_>, new: &NewEffect, entry: &mut Entry) -> Result<Inside, 
         let others = tx.tally.other_names(tx.connection, &realm.name, &new.action)?;
         facts::read_elsewhere(tx.connection, &mut known, realm, &others, new.asked.declared_key.as_deref())?;
     }
-    entry.retry_of = match decide(&new.asked, &known, now) {
+    let retry_of = match decide(&new.asked, &known, now) {
         Decision::New { retry_of } => retry_of,
         Decision::Repeat(id) => {
             let effect = row::by_id(tx.connection, &id)?.ok_or(Fault::Gone { effect: id })?;
-            return Ok(Inside::Repeat(effect.view));
+            return Ok(Inside::Repeat(Box::new(effect.view)));
         }
         Decision::Refuse(refusal) => return refused(tx, new, refusal, now),
     };
@@ -231,41 +242,45 @@ fn admit(tx: &mut Tx<'_>, new: &NewEffect, entry: &mut Entry) -> Result<Inside, 
     }
     if let Some(lapse) = new.approval {
         let approval = ApprovalId::from_ulid(&tx.fresh_ulid(now));
-        return park(tx, new, entry, approval, now.plus(lapse));
+        return park(tx, new, entry, retry_of, approval, now.plus(lapse));
     }
     // Room is looked at before anything is written, so that a refusal leaves nothing behind but its audit row.
     let wanted =
         Wanted { action: &new.action, resource: new.resource.as_deref(), impact: new.impact.as_ref() };
     match holds::room(tx, &wanted, now)? {
-        Reserved::Room(room) => claim_new(tx, new, entry, room),
+        Reserved::Room(room) => claim_new(tx, new, entry, retry_of, room),
         Reserved::NoRoom(refusal) => refused(tx, new, refusal, now),
     }
 }
 
 /// Writes the effect as `dispatching`, its holds and its event. Crash window: until the commit returns there is no permit, so
 /// no byte can leave; after it, a crash leaves a `dispatching` row without a living owner, which the sweep makes unknown.
-fn claim_new(tx: &mut Tx<'_>, new: &NewEffect, entry: &Entry, room: Room) -> Result<Inside, Fault> {
-    let now = entry.now;
-    let key = insert::insert(tx, new, entry, None)?;
+fn claim_new(
+    tx: &mut Tx<'_>,
+    new: &NewEffect,
+    entry: &Entry,
+    retry_of: Option<InvocationId>,
+    room: Room,
+) -> Result<Inside, Fault> {
+    let key = insert::insert(tx, new, entry, retry_of.as_ref(), None)?;
     holds::take(tx, key, &room)?;
     admitted_event(tx, "admitted", "dispatching", new, entry)?;
     let claimed = tx.setting.living.claim(new.effect.clone(), attempt::dispatch_key(key));
-    let stage = Stage::Dispatching { claimed_at: now, owner: tx.setting.owner.clone() };
-    let effect = entry.view(new, stage);
-    Ok(Inside::Granted { claimed, effect, room })
+    Ok(Inside::Granted { claimed, room, retry_of })
 }
 
 fn park(
     tx: &mut Tx<'_>,
     new: &NewEffect,
     entry: &Entry,
+    retry_of: Option<InvocationId>,
     approval: ApprovalId,
     expires_at: Timestamp,
 ) -> Result<Inside, Fault> {
-    let key = insert::insert(tx, new, entry, Some((&approval, expires_at)))?;
+    let key = insert::insert(tx, new, entry, retry_of.as_ref(), Some((&approval, expires_at)))?;
     ask(tx, key, new, &approval, expires_at, entry.now)?;
     admitted_event(tx, "parked", "awaiting_approval", new, entry)?;
-    Ok(Inside::Parked(entry.view(new, Stage::AwaitingApproval { approval, expires_at })))
+    Ok(Inside::Parked { approval, expires_at, retry_of })
 }
 
 fn ask(

@@ -17,6 +17,7 @@ use crate::writer::Tx;
 use crate::{facts, preview, row};
 
 /// What is worked out once, before the writer's turn, and written to more than one place.
+#[derive(Clone)]
 pub(crate) struct Entry {
     pub(crate) now: Timestamp,
     /// The identity of what is asked, as bytes.
@@ -30,8 +31,6 @@ pub(crate) struct Entry {
     credential: String,
     /// What the chain keeps of the admission, as JSON.
     pub(crate) detail: String,
-    /// Decided by what the record holds.
-    pub(crate) retry_of: Option<InvocationId>,
 }
 
 impl Entry {
@@ -48,33 +47,32 @@ impl Entry {
             credential: row::names_to(&new.credential),
             detail: detail(new, &digest_hex),
             digest_hex,
-            retry_of: None,
         }
     }
 
     /// The effect as it was inserted, without reading it back.
-    pub(crate) fn view(&self, new: &NewEffect, stage: Stage) -> EffectView {
+    pub(crate) fn view(self, new: NewEffect, stage: Stage, retry_of: Option<InvocationId>) -> EffectView {
         let (claimed_at, approval) = match &stage {
             Stage::Dispatching { claimed_at, .. } => (Some(*claimed_at), None),
             Stage::AwaitingApproval { approval, .. } => (None, Some(approval.clone())),
             Stage::Ready | Stage::Reconciling { .. } | Stage::Settled(_) | Stage::Rejected(_) => (None, None),
         };
         EffectView {
-            id: new.effect.clone(),
-            invocation: new.invocation.clone(),
-            caller: new.caller.clone(),
-            action: new.action.clone(),
+            id: new.effect,
+            invocation: new.invocation,
+            caller: new.caller,
+            action: new.action,
             listener: new.listener.to_owned(),
             stage,
-            subject: new.subject.clone(),
-            resource: new.resource.clone(),
-            impact: new.impact.clone(),
-            provider_key: new.provider_key.clone(),
-            caller_key: new.asked.caller_key.as_ref().map(|key| key.text.clone()),
-            declared_key: new.asked.declared_key.clone(),
-            fingerprint: new.asked.fingerprint.clone(),
-            request_digest: self.digest_hex.clone(),
-            target: self.target.clone(),
+            subject: new.subject,
+            resource: new.resource,
+            impact: new.impact,
+            provider_key: new.provider_key,
+            caller_key: new.asked.caller_key.map(|key| key.text),
+            declared_key: new.asked.declared_key,
+            fingerprint: new.asked.fingerprint,
+            request_digest: self.digest_hex,
+            target: self.target,
             response: None,
             last_loss: None,
             never_sent: None,
@@ -84,13 +82,13 @@ impl Entry {
             looks: 0,
             can_read_back: new.can_read_back,
             replay_until: new.replay_until,
-            retry_of: self.retry_of.clone(),
+            retry_of,
             retried_by: None,
-            compensates: new.compensates.clone(),
+            compensates: new.compensates,
             approval,
-            preview: new.preview.as_ref().map(|bound| bound.id.clone()),
-            drill: new.drill.clone(),
-            credential: Some(new.credential.clone()),
+            preview: new.preview.map(|bound| bound.id),
+            drill: new.drill,
+            credential: Some(new.credential),
         }
     }
 }
@@ -131,6 +129,7 @@ pub(crate) fn insert(
     tx: &mut Tx<'_>,
     new: &NewEffect,
     entry: &Entry,
+    retry_of: Option<&InvocationId>,
     parked: Option<(&ApprovalId, Timestamp)>,
 ) -> Result<i64, Fault> {
     let (impact, now) = (new.impact.as_ref(), entry.now);
@@ -162,7 +161,7 @@ pub(crate) fn insert(
             new.can_read_back,
             entry.target,
             entry.digest,
-            entry.retry_of.as_ref().map(InvocationId::as_str),
+            retry_of.map(InvocationId::as_str),
             new.compensates.as_ref().map(EffectId::as_str),
             new.drill,
             now.0,
@@ -175,11 +174,17 @@ pub(crate) fn insert(
             entry.credential,
         ])?;
     let key = tx.connection.last_insert_rowid();
-    insert_beside(tx, key, new, entry)?;
+    insert_beside(tx, key, new, entry, retry_of)?;
     Ok(key)
 }
 
-fn insert_beside(tx: &mut Tx<'_>, key: i64, new: &NewEffect, entry: &Entry) -> Result<(), Fault> {
+fn insert_beside(
+    tx: &mut Tx<'_>,
+    key: i64,
+    new: &NewEffect,
+    entry: &Entry,
+    retry_of: Option<&InvocationId>,
+) -> Result<(), Fault> {
     let request = &new.request;
     // What is claimed at once has been fenced by now.
     let near = new.approval.and_then(|_| facts::near_to(&new.near));
@@ -210,7 +215,7 @@ fn insert_beside(tx: &mut Tx<'_>, key: i64, new: &NewEffect, entry: &Entry) -> R
     if let Some(bound) = &new.preview {
         preview::bind(tx, bound, key)?;
     }
-    if let Some(retried) = &entry.retry_of {
+    if let Some(retried) = retry_of {
         tx.connection
             .prepare_cached(concat!(
                 "UPDATE effect SET retried_by = ?2 WHERE key = ",

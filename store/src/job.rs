@@ -98,9 +98,12 @@ where
     }
 
     fn reply(self: Box<Self>, committed: Result<(), StoreError>) {
-        let done = self.done.unwrap_or(Err(StoreError::Closed));
+        let Self { verb, done, waiting, step: _ } = *self;
+        // First: what the one who waits shares with the verb is its own again when it is told.
+        drop(verb);
+        let done = done.unwrap_or(Err(StoreError::Closed));
         // Nobody listens when the caller was cancelled: the value, and a claim in it, is dropped here, and the
         // sweep finds it.
-        drop(self.waiting.send(committed.and(done)));
+        drop(waiting.send(committed.and(done)));
     }
 }
