@@ -87,9 +87,19 @@ impl CanonicalPath {
         let rest = raw_path.strip_prefix('/').ok_or(Ambiguity::NotAbsolute)?;
         rest.bytes().try_for_each(check_raw)?;
 
-        let mut spelling = String::with_capacity(raw_path.len());
-        let mut segments = Vec::new();
+        let mut segments = Vec::with_capacity(raw_path.bytes().filter(|byte| *byte == b'/').count());
         let mut pieces = rest.split('/').peekable();
+        // Nearly every path is one without an escape: as it came, it is its own spelling.
+        if !rest.contains('%') {
+            while let Some(raw) = pieces.next() {
+                if raw.is_empty() && pieces.peek().is_some() {
+                    return Err(Ambiguity::EmptySegment);
+                }
+                segments.push(undotted(raw)?.to_owned());
+            }
+            return Ok(Self { spelling: raw_path.to_owned(), segments, opened: None });
+        }
+        let mut spelling = String::with_capacity(raw_path.len());
         while let Some(raw) = pieces.next() {
             if raw.is_empty() && pieces.peek().is_some() {
                 return Err(Ambiguity::EmptySegment);
@@ -179,7 +189,7 @@ fn respell(raw: &str, out: &mut String) -> Result<(), Ambiguity> {
 /// passed [`check_raw`]: without an escape it can only be a dot segment.
 fn decode(raw: &str) -> Result<String, Ambiguity> {
     if !raw.contains('%') {
-        return if raw == "." || raw == ".." { Err(Ambiguity::DotSegment) } else { Ok(raw.to_owned()) };
+        return undotted(raw).map(str::to_owned);
     }
     let once = percent_decode_str(raw).decode_utf8().map_err(|_| Ambiguity::BadUtf8)?.into_owned();
     check_decoded(&once)?;
@@ -192,10 +202,12 @@ fn decode(raw: &str) -> Result<String, Ambiguity> {
     Ok(once)
 }
 
+fn undotted(segment: &str) -> Result<&str, Ambiguity> {
+    if segment == "." || segment == ".." { Err(Ambiguity::DotSegment) } else { Ok(segment) }
+}
+
 fn check_decoded(segment: &str) -> Result<(), Ambiguity> {
-    if segment == "." || segment == ".." {
-        return Err(Ambiguity::DotSegment);
-    }
+    undotted(segment)?;
     if segment.contains(['/', '\\']) {
         return Err(Ambiguity::EncodedSeparator);
     }
