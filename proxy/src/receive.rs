@@ -105,11 +105,16 @@ pub fn head(parts: http::request::Parts, via: Arc<Via>) -> Result<Head, Refusal>
     }
     one_framing(&parts.headers)?;
     one_authority(&parts, &via.authority, via.scheme)?;
-    if let Some(name) = one_of(&METHOD_OVERRIDES, &parts.headers) {
-        return Err(ambiguous(format!("The header {name} asks for another method than the request line.")));
-    }
-    if let Some(name) = one_of(&PATH_OVERRIDES, &parts.headers) {
-        return Err(ambiguous(format!("The header {name} asks for another path than the request line.")));
+    // All of them begin so.
+    if parts.headers.keys().any(|name| name.as_str().starts_with('x')) {
+        if let Some(name) = one_of(&METHOD_OVERRIDES, &parts.headers) {
+            return Err(ambiguous(format!(
+                "The header {name} asks for another method than the request line."
+            )));
+        }
+        if let Some(name) = one_of(&PATH_OVERRIDES, &parts.headers) {
+            return Err(ambiguous(format!("The header {name} asks for another path than the request line.")));
+        }
     }
     // An empty path is the root (RFC 9112 section 3.2.1). `http` says so of it as text, and would send nothing.
     let given = parts.uri.path_and_query().filter(|given| given.as_str() != "/");
@@ -167,11 +172,13 @@ fn head_bytes(parts: &http::request::Parts) -> usize {
 /// and has taken off a length beside a coding, which overrides it; the connection ends behind such a request.
 fn one_framing(headers: &HeaderMap) -> Result<(), Refusal> {
     let lengths = headers.get_all(header::CONTENT_LENGTH).iter().count();
-    let encodings = headers.get_all(header::TRANSFER_ENCODING).iter().count();
-    let other = |value: &HeaderValue| !value.as_bytes().eq_ignore_ascii_case(b"chunked");
-    if headers.get_all(header::TRANSFER_ENCODING).iter().any(other) {
-        let sentence = "The body is in a transfer coding other than chunked. Nothing was sent.";
-        return Err(Refusal::new(Code::InvalidRequest, sentence));
+    let mut encodings = 0;
+    for coding in headers.get_all(header::TRANSFER_ENCODING) {
+        if !coding.as_bytes().eq_ignore_ascii_case(b"chunked") {
+            let sentence = "The body is in a transfer coding other than chunked. Nothing was sent.";
+            return Err(Refusal::new(Code::InvalidRequest, sentence));
+        }
+        encodings += 1;
     }
     if lengths + encodings > 1 {
         let sentence = "The request says in two ways where its body ends. Nothing was sent.";
