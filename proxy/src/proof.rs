@@ -32,6 +32,19 @@ pub enum Proof {
 }
 
 impl Proof {
+    /// Whether it shows this caller, by the configuration of this moment.
+    #[must_use]
+    pub fn shows(&self, sidecar: &Sidecar, caller: &CallerName) -> bool {
+        match self {
+            Self::OwnListener(_) | Self::OwnTransparent(_) => {
+                self.caller(sidecar).is_some_and(|shown| shown == *caller)
+            }
+            Self::Key { named, digest } => {
+                named.as_ref().is_none_or(|named| named == caller) && sidecar.is_key_of(digest, caller)
+            }
+        }
+    }
+
     /// Whom it shows, by the configuration of this moment.
     #[must_use]
     pub fn caller(&self, sidecar: &Sidecar) -> Option<CallerName> {

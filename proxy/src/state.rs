@@ -333,13 +333,24 @@ impl Sidecar {
     /// Whose key this is: a configured key or a run's token.
     #[must_use]
     pub fn caller_for_key(&self, presented: &Digest32) -> Option<CallerName> {
-        let snapshot = self.snapshot();
+        self.of_key(presented, CallerName::clone)
+    }
+
+    /// Whether this is a key of that caller's.
+    #[must_use]
+    pub fn is_key_of(&self, presented: &Digest32, caller: &CallerName) -> bool {
+        self.of_key(presented, |name| name == caller).unwrap_or(false)
+    }
+
+    /// What is to be known of the one whose key this is.
+    fn of_key<T>(&self, presented: &Digest32, known: impl FnOnce(&CallerName) -> T) -> Option<T> {
+        let snapshot = self.snapshot.load();
         let now = self.clock.now();
         if let Some((name, ..)) = snapshot.caller_for_key(presented, now) {
-            return Some(name.clone());
+            return Some(known(name));
         }
-        let known = self.run_tokens.caller(presented);
-        known.filter(|caller| snapshot.living_caller(caller, now).is_some())
+        let caller = self.run_tokens.caller(presented)?;
+        snapshot.living_caller(&caller, now).map(|_| known(&caller))
     }
 }
 

@@ -267,7 +267,7 @@ async fn still_known(
     via: Arc<Via>,
     standing: Arc<Standing>,
 ) -> Response<Body> {
-    if standing.proof.caller(sidecar).is_none_or(|caller| caller != via.caller) {
+    if !standing.proof.shows(sidecar, &via.caller) {
         let sentence =
             "The key that opened this connection is not valid any more. Nothing was sent. Ask the operator.";
         let snapshot = sidecar.snapshot();

@@ -22,8 +22,8 @@ pub(super) async fn withdrawn(
     loop {
         tokio::time::sleep(ASKED_EVERY).await;
         let snapshot = sidecar.snapshot();
-        let caller = standing.proof.caller(sidecar).filter(|caller| *caller == via.caller);
-        let known = caller.and_then(|name| snapshot.config.callers.get(&name));
+        let shown = standing.proof.shows(sidecar, &via.caller);
+        let known = snapshot.config.callers.get(&via.caller).filter(|_| shown);
         if known.is_none_or(|caller| !caller.scopes.contains(&Scope::ActionsInvoke)) {
             return "its caller may not ask for actions any more";
         }
