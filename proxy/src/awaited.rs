@@ -15,29 +15,76 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 /// The stream.
 pub struct Awaited<S> {
     inner: S,
-    /// It had nothing when it was read last.
-    empty: bool,
+    bell: Bell,
+}
+
+/// Asks what had nothing only when it has said that there may be more.
+pub struct Bell {
     arrival: Arc<Arrival>,
-    /// `arrival` as the inner stream knows it.
+    /// `arrival` as what is asked knows it.
     waker: Waker,
-    /// Who reads, as `arrival` knows them.
+    /// Who asks, as `arrival` knows them.
     reader: Waker,
 }
 
-/// Told by the inner stream when it may have more.
+/// Told by what is asked when it may have more.
 struct Arrival {
-    /// It was told so since the inner stream was read last.
-    came: AtomicBool,
+    /// False once it was asked and had nothing, until it says that there is more.
+    maybe: AtomicBool,
     reader: Mutex<Waker>,
+}
+
+/// Knows without a look at the stream whether there may be something to read.
+#[derive(Clone)]
+pub struct Arrivals(Arc<Arrival>);
+
+impl Arrivals {
+    /// Whether a read may find anything: bytes, an end or an error.
+    #[must_use]
+    pub fn may_be_there(&self) -> bool {
+        self.0.maybe.load(Ordering::SeqCst)
+    }
 }
 
 impl<S> Awaited<S> {
     /// Wraps a stream.
     #[must_use]
     pub fn new(inner: S) -> Self {
+        Self { inner, bell: Bell::default() }
+    }
+
+    /// What says whether there may be something to read.
+    #[must_use]
+    pub fn arrivals(&self) -> Arrivals {
+        Arrivals(Arc::clone(&self.bell.arrival))
+    }
+}
+
+impl Default for Bell {
+    fn default() -> Self {
         let reader = Waker::noop().clone();
-        let arrival = Arc::new(Arrival { came: AtomicBool::new(false), reader: Mutex::new(reader.clone()) });
-        Self { inner, empty: false, waker: Waker::from(Arc::clone(&arrival)), arrival, reader }
+        let arrival = Arc::new(Arrival { maybe: AtomicBool::new(true), reader: Mutex::new(reader.clone()) });
+        Self { waker: Waker::from(Arc::clone(&arrival)), arrival, reader }
+    }
+}
+
+impl Bell {
+    /// Asks, if there is a reason to. One bell is for one thing that is asked.
+    pub fn poll<T>(&mut self, cx: &Context<'_>, ask: impl FnOnce(&mut Context<'_>) -> Poll<T>) -> Poll<T> {
+        if !self.reader.will_wake(cx.waker()) {
+            self.reader.clone_from(cx.waker());
+            self.arrival.reader().clone_from(cx.waker());
+        }
+        if !self.arrival.maybe.load(Ordering::SeqCst) {
+            return Poll::Pending;
+        }
+        // Seen by all before the look: what comes during it is not to be forgotten.
+        self.arrival.maybe.store(false, Ordering::SeqCst);
+        let had = ask(&mut Context::from_waker(&self.waker));
+        if had.is_ready() {
+            self.arrival.maybe.store(true, Ordering::Release);
+        }
+        had
     }
 }
 
@@ -54,7 +101,7 @@ impl Wake for Arrival {
 
     /// The flag first: whoever reads looks at it after having said whom to wake, so one of the two is seen.
     fn wake_by_ref(self: &Arc<Self>) {
-        self.came.store(true, Ordering::SeqCst);
+        self.maybe.store(true, Ordering::SeqCst);
         let reader = self.reader().clone();
         reader.wake();
     }
@@ -66,18 +113,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for Awaited<S> {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let this = &mut *self;
-        if !this.reader.will_wake(cx.waker()) {
-            this.reader.clone_from(cx.waker());
-            this.arrival.reader().clone_from(cx.waker());
-        }
-        if this.empty && !this.arrival.came.load(Ordering::SeqCst) {
-            return Poll::Pending;
-        }
-        this.arrival.came.store(false, Ordering::SeqCst);
-        let read = Pin::new(&mut this.inner).poll_read(&mut Context::from_waker(&this.waker), buf);
-        this.empty = read.is_pending();
-        read
+        let Self { inner, bell } = &mut *self;
+        bell.poll(cx, |cx| Pin::new(inner).poll_read(cx, buf))
     }
 }
 
@@ -142,16 +179,22 @@ mod tests {
     async fn what_has_nothing_is_read_again_when_it_says_so() {
         let (mut peer, stream) = duplex(64);
         let mut stream = Awaited::new(Counted(stream, 0));
+        let arrivals = stream.arrivals();
+        assert!(arrivals.may_be_there(), "nobody has looked");
         let (first, last) = (Arc::new(Woken::default()), Arc::new(Woken::default()));
         for reader in [&first, &first, &last] {
             assert_eq!(look(&mut stream, &Waker::from(Arc::clone(reader))), None);
         }
         assert_eq!(stream.inner.1, 1);
+        assert!(!arrivals.may_be_there());
         peer.write_all(b"more").await.unwrap();
         assert_eq!((first.0.load(Ordering::SeqCst), last.0.load(Ordering::SeqCst)), (0, 1));
+        assert!(arrivals.may_be_there());
         // Whoever looks: nobody has to be the one that was woken.
         assert_eq!(look(&mut stream, Waker::noop()), Some(4));
+        assert!(arrivals.may_be_there(), "it had more than fitted, for all we know");
         assert_eq!(look(&mut stream, Waker::noop()), None);
+        assert!(!arrivals.may_be_there());
         drop(peer);
         assert_eq!(look(&mut stream, Waker::noop()), Some(0), "the end is seen as well");
         assert_eq!(look(&mut stream, Waker::noop()), Some(0));

@@ -24,7 +24,7 @@ use tokio_rustls::server::{StartHandshake, TlsStream};
 
 use crate::arriving::Arriving;
 use crate::asking::Listener;
-use crate::awaited::Awaited;
+use crate::awaited::{Awaited, Bell};
 use crate::begun::Begun;
 use crate::canned::{Canned, Turns};
 use crate::connection::builder;
@@ -208,10 +208,12 @@ pub(crate) async fn serve(
     });
     let connection = builder().serve_connection(stream, service).with_upgrades();
     let (mut connection, relay) = (std::pin::pin!(connection), Relay::default());
+    // Each look at it takes a lock that all connections share.
+    let (mut stop, mut bell) = (std::pin::pin!(stopped(&mut seat.stop)), Bell::default());
     // As outside the tunnel: what is being answered is answered to its end, and nothing more is taken.
     tokio::select! {
         ended = poll_fn(|cx| relay.poll(connection.as_mut(), cx)) => ended,
-        () = stopped(&mut seat.stop) => {
+        () = poll_fn(|cx| bell.poll(cx, |cx| stop.as_mut().poll(cx))) => {
             connection.as_mut().graceful_shutdown();
             connection.as_mut().await
         }
