@@ -49,7 +49,8 @@ impl Relay {
     /// Does something during which it passes nothing on. Whether it was woken meanwhile, by whomever: who asked for
     /// quiet has to look again then.
     pub fn quietly<T>(&self, doing: impl FnOnce() -> T) -> (T, bool) {
-        self.inner.state.store(RUNNING, Ordering::SeqCst);
+        // Whoever does not see it yet passes on, which is a wake-up too many at worst.
+        self.inner.state.store(RUNNING, Ordering::Relaxed);
         let done = doing();
         let woken = self.inner.state.swap(IDLE, Ordering::SeqCst) == WOKEN;
         (done, woken)

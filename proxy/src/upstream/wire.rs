@@ -11,13 +11,14 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::awaited::Awaited;
+use crate::awaited::{Arrivals, Awaited};
 
 /// Any stream to a provider.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
-/// How many bytes were written, shared with whoever wants to know.
+/// How many bytes were written, shared with whoever wants to know. Only who drives the connection counts, one at a time, and
+/// it is handed on behind a lock or within a task: so nothing here has to be one step for others.
 #[derive(Clone, Default)]
 pub struct Written(Arc<Counts>);
 
@@ -35,20 +36,33 @@ impl Written {
     /// Bytes so far.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.0.bytes.load(Ordering::SeqCst)
+        self.0.bytes.load(Ordering::Relaxed)
     }
 
     /// Whether everything that was to be written is.
     #[must_use]
     pub fn is_out(&self) -> bool {
-        !self.0.under_way.load(Ordering::SeqCst)
+        !self.0.under_way.load(Ordering::Relaxed)
     }
 
     /// Bytes that came from the other side so far.
     #[must_use]
     pub fn heard(&self) -> u64 {
-        self.0.heard.load(Ordering::SeqCst)
+        self.0.heard.load(Ordering::Relaxed)
     }
+
+    fn wrote(&self, bytes: usize) {
+        count(&self.0.bytes, bytes);
+    }
+
+    fn under_way(&self, is_it: bool) {
+        self.0.under_way.store(is_it, Ordering::Relaxed);
+    }
+}
+
+fn count(counter: &AtomicU64, more: usize) {
+    let more = u64::try_from(more).unwrap_or(u64::MAX);
+    counter.store(counter.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
 }
 
 /// The counting stream.
@@ -63,6 +77,12 @@ impl Counting {
     pub fn new(inner: Box<dyn Stream>, written: Written) -> Self {
         Self { inner: Awaited::new(inner), written }
     }
+
+    /// What says whether there may be something to read.
+    #[must_use]
+    pub fn arrivals(&self) -> Arrivals {
+        self.inner.arrivals()
+    }
 }
 
 impl AsyncRead for Counting {
@@ -75,7 +95,7 @@ impl AsyncRead for Counting {
         let polled = Pin::new(&mut self.inner).poll_read(cx, buf);
         let read = buf.filled().len().saturating_sub(before);
         if read > 0 {
-            self.written.0.heard.fetch_add(u64::try_from(read).unwrap_or(u64::MAX), Ordering::SeqCst);
+            count(&self.written.0.heard, read);
         }
         polled
     }
@@ -86,12 +106,12 @@ impl AsyncWrite for Counting {
         // Counted before the call as well as after would be double; a failed write may still have passed on a
         // part inside TLS, so an attempt with data counts as written.
         if !buf.is_empty() {
-            self.written.0.bytes.fetch_add(1, Ordering::SeqCst);
-            self.written.0.under_way.store(true, Ordering::SeqCst);
+            self.written.wrote(1);
+            self.written.under_way(true);
         }
         let wrote = Pin::new(&mut self.inner).poll_write(cx, buf);
         if let Poll::Ready(Ok(n)) = &wrote {
-            self.written.0.bytes.fetch_add(u64::try_from(*n).unwrap_or(u64::MAX), Ordering::SeqCst);
+            self.written.wrote(*n);
         }
         wrote
     }
@@ -99,7 +119,7 @@ impl AsyncWrite for Counting {
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.inner).poll_flush(cx);
         if matches!(flushed, Poll::Ready(Ok(()))) {
-            self.written.0.under_way.store(false, Ordering::SeqCst);
+            self.written.under_way(false);
             if self.written.bytes() > 0 {
                 oncegate_store::failpoint::hit("after_send");
             }
