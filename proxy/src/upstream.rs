@@ -7,6 +7,7 @@
 
 pub mod address;
 mod answer;
+pub mod apart;
 pub mod dial;
 pub mod first;
 mod last;

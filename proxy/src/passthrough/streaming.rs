@@ -16,8 +16,9 @@ use crate::scrub::{ScrubStream, Scrubber};
 use crate::task::Work;
 use crate::unpack::Unpacker;
 use crate::upstream::BodyError;
+use crate::upstream::apart::Apart;
 use crate::upstream::dial::Destination;
-use crate::upstream::link::{Apart, Link};
+use crate::upstream::link::Link;
 use crate::upstream::pool::Pool;
 
 /// An answer on its way: unpacked if need be, and without secrets. Each piece is passed on as it comes; the next one is

@@ -3,11 +3,9 @@
 //! It has no task of its own: a request and its answer are moved by the task that waits for them, so neither is handed
 //! from one task to another. Between two requests nobody drives it; the pool looks at it from time to time.
 
-use std::convert::Infallible;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -16,20 +14,17 @@ use hyper::client::conn::TrySendError;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use oncegate_policy::exchange::NotSent;
-use tokio::runtime::Handle;
-use tokio::sync::oneshot;
 use tokio::task::coop;
-use tokio::time::{Instant, sleep};
 
+use super::apart::Apart;
 use super::last::{self, Spent};
 use super::wire::{Counting, Stream, Written};
 use super::{Body, chain};
+use crate::awaited::Arrivals;
 use crate::relay::Relay;
 
 /// Most header fields in an answer. A complete answer with more is lost, and a governed write's outcome with it.
 const ANSWER_HEADERS_MAX: usize = 200;
-/// Nothing written for so long ends a connection that was let go: its provider does not take the rest.
-const REST_STALLED_MAX: Duration = Duration::from_secs(30);
 
 /// One connection to a provider.
 pub struct Link {
@@ -44,11 +39,13 @@ pub struct Link {
     sender: SendRequest<Body>,
     /// What moves the bytes; `None` once it has ended.
     connection: Option<Connection>,
+    /// Whether the provider may have said something that the connection has not read.
+    arrivals: Arrivals,
     /// Wakes whoever waits.
     relay: Relay,
 }
 
-type Connection = Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>;
+pub(super) type Connection = Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>;
 
 impl Link {
     /// Speaks HTTP over a stream. Nothing is written yet.
@@ -57,7 +54,9 @@ impl Link {
     /// The HTTP library took nothing; no byte of a request can have left.
     pub async fn over(stream: Box<dyn Stream>) -> Result<Self, NotSent> {
         let written = Written::default();
-        let io = TokioIo::new(Counting::new(stream, written.clone()));
+        let counting = Counting::new(stream, written.clone());
+        let arrivals = counting.arrivals();
+        let io = TokioIo::new(counting);
         let (sender, connection) = http1::Builder::new()
             .max_headers(ANSWER_HEADERS_MAX)
             .handshake(io)
@@ -72,6 +71,7 @@ impl Link {
             spent: Spent::default(),
             sender,
             connection,
+            arrivals,
             relay,
         })
     }
@@ -81,6 +81,9 @@ impl Link {
     /// # Errors
     /// It is closed: nothing of a request was written.
     pub async fn ready(&mut self) -> hyper::Result<()> {
+        if self.is_unstirred() {
+            return Ok(());
+        }
         poll_fn(|cx| {
             self.drive(cx);
             self.sender.poll_ready(&mut unwoken())
@@ -100,7 +103,9 @@ impl Link {
     ) -> Result<Response<Incoming>, TrySendError<Request<Body>>> {
         let request = last::noted(request, &self.spent);
         let (connection, relay) = (&mut self.connection, &self.relay);
-        let mut answer = pin!(self.sender.try_send_request(request));
+        // To hand it over wakes the connection, which is what drives it below.
+        let (answer, _) = relay.quietly(|| self.sender.try_send_request(request));
+        let mut answer = pin!(answer);
         poll_fn(|cx| {
             drive(connection, &mut relay.towards(cx.waker()));
             let answered = answer.as_mut().poll(&mut unwoken());
@@ -138,12 +143,24 @@ impl Link {
     /// next would never leave.
     pub fn is_done(&mut self) -> bool {
         // Most often seen already, when the end of the answer was read.
-        let ready = self.connection.is_some() && self.sender.is_ready() && self.written.is_out();
-        !self.spent.is_spent() && (ready || self.is_ready() && self.written.is_out())
+        !self.spent.is_spent() && (self.stands() || self.is_ready() && self.written.is_out())
+    }
+
+    /// Whether it took a request when it was driven last.
+    fn stands(&self) -> bool {
+        self.connection.is_some() && self.sender.is_ready() && self.written.is_out()
+    }
+
+    /// Whether it does still: nothing has come since, no bytes and no end, so to drive it would move nothing.
+    fn is_unstirred(&self) -> bool {
+        self.stands() && !self.arrivals.may_be_there()
     }
 
     /// Whether it is open and would take a request now. Nobody is woken when that changes.
     pub fn is_ready(&mut self) -> bool {
+        if self.is_unstirred() {
+            return !self.spent.is_spent();
+        }
         drive(&mut self.connection, &mut unwoken());
         !self.spent.is_spent() && self.connection.is_some() && self.sender.is_ready()
     }
@@ -162,49 +179,11 @@ impl Link {
     pub fn apart(self) -> Apart {
         let Self { sender, connection, written, .. } = self;
         drop(sender);
-        let (kept, over) = oneshot::channel();
-        if let (Some(mut connection), Ok(runtime)) = (connection, Handle::try_current()) {
-            runtime.spawn(async move {
-                tokio::select! {
-                    biased;
-                    result = &mut connection => ended(result),
-                    _ = over => rest(connection, &written).await,
-                }
-            });
-        }
-        Apart { _kept: kept }
+        Apart::of(connection, written)
     }
 
     fn drive(&mut self, cx: &Context<'_>) {
         drive(&mut self.connection, &mut self.relay.towards(cx.waker()));
-    }
-}
-
-/// Kept while the answer is read whose connection goes on by itself.
-pub struct Apart {
-    _kept: oneshot::Sender<Infallible>,
-}
-
-/// What nobody waits for.
-async fn rest(mut connection: Connection, written: &Written) {
-    let mut stalled = pin!(sleep(REST_STALLED_MAX));
-    let mut before = written.bytes();
-    let taken = poll_fn(|cx| {
-        // Asked first: to drive the connection is to try to write, which counts as written.
-        if stalled.as_mut().poll(cx).is_ready() {
-            return Poll::Ready(None);
-        }
-        let taken = connection.as_mut().poll(cx).map(Some);
-        let now = written.bytes();
-        if now != before {
-            before = now;
-            stalled.as_mut().reset(Instant::now() + REST_STALLED_MAX);
-        }
-        taken
-    });
-    match taken.await {
-        Some(result) => ended(result),
-        None => tracing::debug!("a provider has answered and does not take the rest of its request"),
     }
 }
 
@@ -219,7 +198,7 @@ fn drive(connection: &mut Option<Connection>, cx: &mut Context<'_>) {
 }
 
 /// Its error has reached the request's own future, if there was one.
-fn ended(result: hyper::Result<()>) {
+pub(super) fn ended(result: hyper::Result<()>) {
     if let Err(error) = result {
         tracing::trace!(error = chain(&error), "a connection to a provider ended");
     }
@@ -232,148 +211,4 @@ fn unwoken() -> Context<'static> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::io;
-    use std::task::ready;
-
-    use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex};
-    use tokio::task::JoinHandle;
-
-    use super::super::whole;
-    use super::*;
-
-    const UPLOAD: usize = 256 * 1024;
-    const TOO_LARGE: &[u8] = b"HTTP/1.1 413 Content Too Large\r\ncontent-length: 0\r\n\r\n";
-
-    /// A link whose provider has answered early, after a first piece of [`UPLOAD`]; then the link is let go.
-    async fn answered_early() -> DuplexStream {
-        let (ours, mut theirs) = duplex(4096);
-        let mut link = Link::over(Box::new(ours)).await.unwrap();
-        let provider: JoinHandle<DuplexStream> = tokio::spawn(async move {
-            theirs.read_exact(&mut [0; 1024]).await.unwrap();
-            theirs.write_all(TOO_LARGE).await.unwrap();
-            theirs
-        });
-        let request = Request::post("/").body(whole(Bytes::from(vec![b'.'; UPLOAD]))).unwrap();
-        assert_eq!(link.send(request).await.unwrap().status(), 413);
-        link.let_go();
-        provider.await.unwrap()
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_provider_that_does_not_take_the_rest_is_left() {
-        let mut theirs = answered_early().await;
-        sleep(REST_STALLED_MAX * 2).await;
-        let mut taken = Vec::new();
-        theirs.read_to_end(&mut taken).await.unwrap();
-        assert!(taken.len() < UPLOAD / 2, "{} bytes came after all", taken.len());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_provider_that_takes_the_rest_slowly_gets_all_of_it() {
-        let (mut theirs, mut taken) = (answered_early().await, Vec::new());
-        while theirs.read_buf(&mut taken).await.unwrap() > 0 {
-            sleep(REST_STALLED_MAX / 2).await;
-        }
-        assert!(taken.len() > UPLOAD - 1024, "{} bytes came", taken.len());
-    }
-
-    #[tokio::test]
-    async fn what_is_still_on_its_way_has_nothing_behind_it() {
-        let (ours, mut theirs) = duplex(4096);
-        let mut link = Link::over(Box::new(ours)).await.unwrap();
-        let provider = tokio::spawn(async move {
-            theirs.read_exact(&mut [0; 1024]).await.unwrap();
-            theirs.write_all(TOO_LARGE).await.unwrap();
-            theirs
-        });
-        let request = Request::post("/").body(whole(Bytes::from(vec![b'.'; UPLOAD]))).unwrap();
-        assert_eq!(link.send(request).await.unwrap().status(), 413);
-        let mut theirs = provider.await.unwrap();
-        assert!(!link.is_done(), "most of the body is not written");
-        let mut taken = 0;
-        while taken < UPLOAD - 1024 {
-            taken += theirs.read(&mut [0; 4096]).await.unwrap();
-            link.is_ready();
-        }
-        assert!(link.is_done(), "now it is");
-    }
-
-    #[tokio::test]
-    async fn an_answer_may_have_many_fields() {
-        let (ours, mut theirs) = duplex(4096);
-        let mut link = Link::over(Box::new(ours)).await.unwrap();
-        let fields: String = (0..150).map(|at| format!("x-field-{at}: v\r\n")).collect();
-        let answer = format!("HTTP/1.1 200 OK\r\n{fields}content-length: 0\r\n\r\n");
-        let provider = tokio::spawn(async move {
-            assert!(theirs.read(&mut [0; 1024]).await.unwrap() > 0);
-            theirs.write_all(answer.as_bytes()).await.unwrap();
-            theirs
-        });
-        let request = Request::get("/").body(whole(Bytes::new())).unwrap();
-        let answer = link.send(request).await.unwrap();
-        assert_eq!((answer.status(), answer.headers().len()), (200.try_into().unwrap(), 151));
-        drop(provider.await.unwrap());
-    }
-
-    /// Answers as soon as it is asked. To read that uses up the turn of the task that reads, as many sockets at once do.
-    #[derive(Default)]
-    struct AtOnce {
-        asked: bool,
-        answered: bool,
-        reader: Option<Waker>,
-    }
-
-    impl AsyncRead for AtOnce {
-        fn poll_read(
-            mut self: Pin<&mut Self>,
-            cx: &mut Context<'_>,
-            buf: &mut ReadBuf<'_>,
-        ) -> Poll<io::Result<()>> {
-            if !self.asked || self.answered {
-                self.reader = Some(cx.waker().clone());
-                return Poll::Pending;
-            }
-            while coop::has_budget_remaining() {
-                ready!(coop::poll_proceed(cx)).made_progress();
-            }
-            self.answered = true;
-            buf.put_slice(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n");
-            Poll::Ready(Ok(()))
-        }
-    }
-
-    impl AsyncWrite for AtOnce {
-        fn poll_write(
-            mut self: Pin<&mut Self>,
-            _: &mut Context<'_>,
-            piece: &[u8],
-        ) -> Poll<io::Result<usize>> {
-            self.asked = true;
-            // There is something to read now.
-            if let Some(reader) = self.reader.take() {
-                reader.wake();
-            }
-            Poll::Ready(Ok(piece.len()))
-        }
-
-        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-            Poll::Ready(Ok(()))
-        }
-
-        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-            Poll::Ready(Ok(()))
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn an_answer_that_comes_at_the_end_of_a_turn_is_not_missed() {
-        let mut link = Link::over(Box::new(AtOnce::default())).await.unwrap();
-        let request = Request::get("/").body(whole(Bytes::new())).unwrap();
-        let begun = Instant::now();
-        // Time stands still while there is anything to do, and whoever looks at the end of it sees the answer after all.
-        let answer = tokio::time::timeout(Duration::from_secs(5), link.send(request)).await;
-        assert_eq!(answer.expect("it is seen").unwrap().status(), 200);
-        assert_eq!(begun.elapsed(), Duration::ZERO, "it was waited for");
-    }
-}
+mod tests;
