@@ -3,7 +3,6 @@
 
 mod frames;
 mod sending;
-mod silence;
 mod splice;
 mod streaming;
 pub mod trailers;

@@ -13,6 +13,7 @@ pub mod first;
 mod last;
 pub mod link;
 pub mod pool;
+pub(crate) mod silence;
 pub mod wire;
 
 use std::future::Future;

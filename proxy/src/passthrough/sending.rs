@@ -4,23 +4,23 @@
 //! as a governed one does, and is never sent again. A read takes any: where it ends before a byte of an answer came, the
 //! read goes once more, over a fresh one, as most clients do themselves (RFC 9110 section 9.2.2, RFC 9112 section 9.3.1).
 
+use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Poll, ready};
 use std::time::Duration;
 
 use http::{Method, Request, Response, StatusCode};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use oncegate_policy::refusal::{Code, Refusal};
-use tokio::time::timeout;
 
 use super::Way;
-use super::silence::TOO_LONG;
-use super::splice::IDLE_MAX;
 use crate::state::Sidecar;
 use crate::upstream::dial::Destination;
 use crate::upstream::first::First;
 use crate::upstream::link::Link;
+use crate::upstream::silence::TOO_LONG;
 use crate::upstream::{Body, no_body};
 
 /// Idle connections of any age within the pool's own bound will do for a read.
@@ -96,18 +96,29 @@ async fn send_to(
 /// Sends a request and waits for the head of its answer, for as long as anything moves.
 async fn first(link: &mut Link, request: Request<Body>) -> First {
     let moved = link.written.clone();
-    let mut first = pin!(First::over(link, request));
-    let mut before = (moved.bytes(), moved.heard());
-    loop {
-        if let Ok(first) = timeout(IDLE_MAX, first.as_mut()).await {
-            return first;
-        }
-        let now = (moved.bytes(), moved.heard());
-        if now == before {
-            return First::Lost(TOO_LONG.to_owned());
-        }
-        before = now;
-    }
+    // It counts from the moment at which the connection was taken.
+    let mut silence = std::mem::take(&mut link.silence);
+    let begun = {
+        let mut first = pin!(First::over(link, request));
+        let mut before = (moved.bytes(), moved.heard());
+        poll_fn(|cx| {
+            if let Poll::Ready(first) = first.as_mut().poll(cx) {
+                return Poll::Ready(first);
+            }
+            loop {
+                ready!(silence.poll(cx));
+                let now = (moved.bytes(), moved.heard());
+                if now == before {
+                    return Poll::Ready(First::Lost(TOO_LONG.to_owned()));
+                }
+                before = now;
+                silence.broken();
+            }
+        })
+        .await
+    };
+    link.silence = silence;
+    begun
 }
 
 /// The same read again; none of what writes, or brings a body.
@@ -120,4 +131,34 @@ fn spare(request: &Request<Body>) -> Option<Request<Body>> {
     *spare.uri_mut() = request.uri().clone();
     *spare.headers_mut() = request.headers().clone();
     Some(spare)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+    use tokio::time::{Instant, sleep};
+
+    use super::*;
+    use crate::upstream::silence::IDLE_MAX;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_provider_that_falls_silent_has_its_whole_time_whatever_came_before() {
+        let (ours, mut theirs) = duplex(4096);
+        let mut link = Link::over(Box::new(ours)).await.unwrap();
+        let request = || Request::get("/").body(no_body()).unwrap();
+        let answering = async {
+            assert!(theirs.read(&mut [0; 1024]).await.unwrap() > 0);
+            sleep(IDLE_MAX / 3).await;
+            theirs.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await.unwrap();
+        };
+        let (begun, ()) = tokio::join!(first(&mut link, request()), answering);
+        assert!(matches!(begun, First::Head(_)));
+        // As when it is taken from the pool once more.
+        sleep(IDLE_MAX / 3).await;
+        let taken = Instant::now();
+        link.silence.broken_at(taken);
+        assert!(matches!(first(&mut link, request()).await, First::Lost(_)));
+        // That the request left was something that moved.
+        assert_eq!(taken.elapsed().as_secs(), (IDLE_MAX * 2).as_secs());
+    }
 }

@@ -9,11 +9,11 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::Notify;
 
 use super::frames::Frames;
+// Clients and servers that mean to stay send pings.
+use crate::upstream::silence::IDLE_MAX;
 
 /// Bytes on their way in each direction: a peer that does not read stops the other one.
 const BUFFER: usize = 16 * 1024;
-/// Nothing said either way for so long ends it. Clients and servers that mean to stay send pings.
-pub(super) const IDLE_MAX: Duration = Duration::from_mins(15);
 /// Once one side has ended, the other one may say goodbye for so long.
 pub(super) const GOODBYE_MAX: Duration = Duration::from_secs(10);
 

@@ -9,7 +9,6 @@ use http::HeaderMap;
 use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
 
-use super::silence::{Silence, TOO_LONG};
 use super::trailers;
 use crate::arriving::Arriving;
 use crate::scrub::{ScrubStream, Scrubber};
@@ -20,6 +19,7 @@ use crate::upstream::apart::Apart;
 use crate::upstream::dial::Destination;
 use crate::upstream::link::Link;
 use crate::upstream::pool::Pool;
+use crate::upstream::silence::{Silence, TOO_LONG};
 
 /// An answer on its way: unpacked if need be, and without secrets. Each piece is passed on as it comes; the next one is
 /// read when the agent has taken it.

@@ -18,6 +18,7 @@ use tokio::task::coop;
 
 use super::apart::Apart;
 use super::last::{self, Spent};
+use super::silence::Silence;
 use super::wire::{Counting, Stream, Written};
 use super::{Body, chain};
 use crate::awaited::Arrivals;
@@ -41,6 +42,8 @@ pub struct Link {
     connection: Option<Connection>,
     /// Whether the provider may have said something that the connection has not read.
     arrivals: Arrivals,
+    /// How long it has said nothing to a request that was passed on.
+    pub(crate) silence: Silence,
     /// Wakes whoever waits.
     relay: Relay,
 }
@@ -72,6 +75,7 @@ impl Link {
             sender,
             connection,
             arrivals,
+            silence: Silence::default(),
             relay,
         })
     }

@@ -72,10 +72,12 @@ impl Pool {
         let within = within.min(IDLE_FOR_MAX);
         loop {
             // Locked for the taking alone: whether it is ready is asked of the connection, not of the shelf.
-            let Idle { mut link, .. } = lock(&self.idle).newest(key(destination), within)?;
+            let now = Instant::now();
+            let Idle { mut link, .. } = lock(&self.idle).newest(key(destination), now, within)?;
             if link.is_ready() {
                 link.reused = true;
                 link.written_before = link.written.bytes();
+                link.silence.broken_at(now);
                 return Some(link);
             }
         }
@@ -117,9 +119,9 @@ fn lock(shelf: &Mutex<Shelf>) -> MutexGuard<'_, Shelf> {
 
 impl Shelf {
     /// Takes off the one that came last, if that was less than `within` ago. Lists are in the order of coming.
-    fn newest(&mut self, key: Key, within: Duration) -> Option<Idle> {
+    fn newest(&mut self, key: Key, now: Instant, within: Duration) -> Option<Idle> {
         let list = self.by_destination.get_mut(&key)?;
-        if list.last()?.since.elapsed() >= within {
+        if now.duration_since(list.last()?.since) >= within {
             return None;
         }
         self.count = self.count.saturating_sub(1);

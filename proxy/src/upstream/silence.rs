@@ -3,30 +3,39 @@
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::splice::IDLE_MAX;
-
+/// Nothing said for so long is an end.
+pub(crate) const IDLE_MAX: Duration = Duration::from_mins(15);
 /// Why it ends.
-pub(super) const TOO_LONG: &str = "the provider has said nothing for 15 minutes";
+pub(crate) const TOO_LONG: &str = "the provider has said nothing for 15 minutes";
 
-/// Since when nothing was said. Cheap while something is: the alarm is set once, and asks when it goes off.
+/// Since when nothing was said. Cheap while something is: the alarm is set once, and asks when it goes off. A connection
+/// keeps its own for all its requests: to set one anew takes the lock of the runtime's timers, and so does to take it off.
 #[derive(Default)]
-pub(super) struct Silence {
+pub(crate) struct Silence {
     alarm: Option<(Pin<Box<Sleep>>, Instant)>,
 }
 
 impl Silence {
     /// Something was said.
-    pub(super) fn broken(&mut self) {
+    pub(crate) fn broken(&mut self) {
+        if self.alarm.is_some() {
+            self.broken_at(Instant::now());
+        }
+    }
+
+    /// Something was said at that moment.
+    pub(crate) fn broken_at(&mut self, when: Instant) {
         if let Some((_, since)) = &mut self.alarm {
-            *since = Instant::now();
+            *since = when;
         }
     }
 
     /// Ready when nothing was said for [`IDLE_MAX`].
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let (alarm, since) = self.alarm.get_or_insert_with(|| {
             let now = Instant::now();
             (Box::pin(sleep_until(now + IDLE_MAX)), now)
@@ -45,7 +54,6 @@ impl Silence {
 #[cfg(test)]
 mod tests {
     use std::future::poll_fn;
-    use std::time::Duration;
 
     use tokio::time::{advance, timeout};
 
