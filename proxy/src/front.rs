@@ -72,7 +72,8 @@ async fn read(
     // It may be declared in another way since the tunnel was opened.
     let host = snapshot.host(&via.authority).filter(|host| host.plain == (via.scheme == Scheme::Http));
     let host = host.ok_or_else(|| undeclared_host(&via.authority.host))?;
-    let mut head = receive::head(parts, Arc::clone(via))?;
+    // In a box: many hands take it on, and each would make room for all of it.
+    let mut head = Box::new(receive::head(parts, Arc::clone(via))?);
     inject::take_off(host, &mut head)?;
     if websocket.is_some() {
         websocket::allowed(host, &head.via)?;
@@ -121,7 +122,7 @@ async fn read(
                 sigv4::declared(&head.headers, action, &named.input)?;
             }
             let drill = drill::of_request(snapshot, &via.caller, action, &head.own)?;
-            let asking = Asking { edition, drill, ..Asking::proxied(head, links, named) };
+            let asking = Asking { edition, drill, ..Asking::proxied(*head, links, named) };
             Ok(Box::pin(govern(sidecar, snapshot, asking)).await)
         }
     }

@@ -72,6 +72,11 @@ impl Leaving {
         let signature = signer.sign(&mut self.request, to, payload, sidecar.clock.system())?;
         inject::hide(&mut self.scrubber, &signature)
     }
+
+    /// What is sent, and what is needed besides. In a box, as it is handed on from here.
+    fn with_body(self, body: Body) -> (Box<Request<Body>>, Scrubber, Way) {
+        (Box::new(self.request.map(|()| body)), self.scrubber, self.way)
+    }
 }
 
 /// Passes a request on and streams its answer.
@@ -83,7 +88,7 @@ pub async fn forward(
     snapshot: &Snapshot,
     host: &Host,
     action: Option<&Action>,
-    mut head: Head,
+    mut head: Box<Head>,
     body: Passing,
 ) -> Result<Response<Body>, Refusal> {
     let mut leaving = leaving(sidecar, snapshot, (host, action), &mut head).await?;
@@ -108,14 +113,14 @@ pub async fn forward(
             }
         }
     };
-    let Leaving { mut request, scrubber, way, .. } = leaving;
+    let (mut request, scrubber, way) = leaving.with_body(body);
     // For the next hop only, so no signature is over it.
     if head.wants_trailers {
         request.headers_mut().insert(header::TE, HeaderValue::from_static("trailers"));
         request.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("te"));
     }
     let reuse = snapshot.config.proxy.reuse_idle_within;
-    match sending::send(sidecar, &way, request.map(|()| body), reuse).await {
+    match sending::send(sidecar, &way, request, reuse).await {
         // Nobody asked for another protocol: `Upgrade` is not passed on.
         Ok((response, _)) if response.status().is_informational() => lost(is_write(&head), snapshot, &head),
         Ok((response, link)) => {
@@ -287,7 +292,8 @@ async fn known(bounds: &Proxy, leaving: &Leaving, head: &Head, body: Passing) ->
             if arriving.size_hint().exact() == Some(0)
                 || !signer.may_stream(head.via.scheme, leaving.request.headers()) =>
         {
-            let whole = receive::body(arriving, bounds.max_request_body, bounds.request_timeout).await?;
+            let whole = receive::body(arriving, bounds.max_request_body, bounds.request_timeout);
+            let whole = Box::pin(whole).await?;
             Ok(Passing::Whole(whole))
         }
         (_, body) => Ok(body),

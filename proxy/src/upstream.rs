@@ -94,9 +94,9 @@ pub struct Sending {
 /// The connection of a request that is being admitted. No byte of the request is written to it yet.
 pub enum Connecting {
     /// It was idle for a moment only: there is nothing to wait for.
-    Kept(Link),
+    Kept(Box<Link>),
     /// It is being made while the admission commits.
-    Dialled(tokio::task::JoinHandle<Result<Link, NotSent>>),
+    Dialled(tokio::task::JoinHandle<Result<Box<Link>, NotSent>>),
     /// There will be none.
     Never(NotSent),
 }
@@ -110,7 +110,7 @@ impl Connecting {
         }
     }
 
-    async fn made(self) -> Result<Link, NotSent> {
+    async fn made(self) -> Result<Box<Link>, NotSent> {
         match self {
             Self::Kept(link) => Ok(link),
             Self::Dialled(task) => task
@@ -176,14 +176,14 @@ async fn over(pool: Arc<Pool>, mut prepared: Prepared, connecting: Connecting) -
         Err(proof) => return Exchange::NotSent(proof),
     };
     let body = std::mem::take(&mut prepared.body);
-    exchange(&pool, &prepared, head.map(|()| whole(body)), link).await
+    exchange(&pool, &prepared, Box::new(head.map(|()| whole(body))), link).await
 }
 
 async fn exchange(
     pool: &Arc<Pool>,
     prepared: &Prepared,
-    mut request: Request<Body>,
-    mut link: Link,
+    mut request: Box<Request<Body>>,
+    mut link: Box<Link>,
 ) -> Exchange {
     let deadline = Instant::now() + prepared.bounds.upstream_timeout;
     let response = loop {
@@ -202,7 +202,7 @@ async fn exchange(
                     Ok(fresh) => link = fresh,
                     Err(proof) => return Exchange::NotSent(proof),
                 }
-                request = *unsent;
+                request = unsent;
                 tracing::debug!(cause, "an idle connection had closed; nothing was written to it");
             }
             First::HandedBack(_, cause) => return Exchange::NotSent(NotSent::HandedBack(cause)),

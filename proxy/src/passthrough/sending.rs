@@ -45,9 +45,9 @@ pub(super) fn only_reads(method: &Method) -> bool {
 pub(super) async fn send(
     sidecar: &Arc<Sidecar>,
     way: &Way,
-    request: Request<Body>,
+    request: Box<Request<Body>>,
     reuse: Duration,
-) -> Result<(Response<Incoming>, Link), Broken> {
+) -> Result<(Response<Incoming>, Box<Link>), Broken> {
     let sent = send_to(sidecar, &way.destination, request, reuse).await;
     if sent.as_ref().is_ok_and(|(response, _)| response.status() == StatusCode::UNAUTHORIZED) {
         way.lent.turned_away();
@@ -58,9 +58,9 @@ pub(super) async fn send(
 async fn send_to(
     sidecar: &Arc<Sidecar>,
     destination: &Arc<Destination>,
-    mut request: Request<Body>,
+    mut request: Box<Request<Body>>,
     reuse: Duration,
-) -> Result<(Response<Incoming>, Link), Broken> {
+) -> Result<(Response<Incoming>, Box<Link>), Broken> {
     let unreachable = |cause: String| {
         tracing::info!(cause, host = %destination.authority, "a request could not be passed on");
         Broken::NotSent(Refusal::new(
@@ -77,7 +77,7 @@ async fn send_to(
         let (spare, heard) = (spare(&request), link.written.heard());
         request = match first(&mut link, request).await {
             First::Head(response) => return Ok((response, link)),
-            First::HandedBack(unsent, _) => *unsent,
+            First::HandedBack(unsent, _) => unsent,
             First::Lost(cause) => {
                 spare.filter(|_| link.written.heard() == heard).ok_or_else(|| lost(cause))?
             }
@@ -94,7 +94,7 @@ async fn send_to(
 }
 
 /// Sends a request and waits for the head of its answer, for as long as anything moves.
-async fn first(link: &mut Link, request: Request<Body>) -> First {
+async fn first(link: &mut Link, request: Box<Request<Body>>) -> First {
     let moved = link.written.clone();
     // It counts from the moment at which the connection was taken.
     let mut silence = std::mem::take(&mut link.silence);
@@ -122,11 +122,11 @@ async fn first(link: &mut Link, request: Request<Body>) -> First {
 }
 
 /// The same read again; none of what writes, or brings a body.
-fn spare(request: &Request<Body>) -> Option<Request<Body>> {
+fn spare(request: &Request<Body>) -> Option<Box<Request<Body>>> {
     if !only_reads(request.method()) || !request.body().is_end_stream() {
         return None;
     }
-    let mut spare = Request::new(no_body());
+    let mut spare = Box::new(Request::new(no_body()));
     *spare.method_mut() = request.method().clone();
     *spare.uri_mut() = request.uri().clone();
     *spare.headers_mut() = request.headers().clone();
@@ -145,7 +145,7 @@ mod tests {
     async fn a_provider_that_falls_silent_has_its_whole_time_whatever_came_before() {
         let (ours, mut theirs) = duplex(4096);
         let mut link = Link::over(Box::new(ours)).await.unwrap();
-        let request = || Request::get("/").body(no_body()).unwrap();
+        let request = || Box::new(Request::get("/").body(no_body()).unwrap());
         let answering = async {
             assert!(theirs.read(&mut [0; 1024]).await.unwrap() > 0);
             sleep(IDLE_MAX / 3).await;

@@ -38,7 +38,7 @@ pub(super) struct Streaming {
 /// What moves an answer.
 pub(super) enum MovedBy {
     /// Whoever reads it. The connection goes home when the answer has ended.
-    Reader(Arc<Pool>, Arc<Destination>, Link),
+    Reader(Arc<Pool>, Arc<Destination>, Box<Link>),
     /// A task of its own, since the request is not whole yet: an agent that sends all of it before it reads any of the
     /// answer would wait for us, and we for it.
     Itself { _connection: Apart },
@@ -51,7 +51,7 @@ impl MovedBy {
     pub(super) fn new(
         pool: &Arc<Pool>,
         destination: Arc<Destination>,
-        link: Link,
+        link: Box<Link>,
         sending: &Sending,
     ) -> Self {
         match sending.0.strong_count() {

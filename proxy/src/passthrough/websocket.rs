@@ -76,7 +76,7 @@ pub async fn open(
     sidecar: &Arc<Sidecar>,
     snapshot: &Snapshot,
     host: &Host,
-    mut head: Head,
+    mut head: Box<Head>,
     (agent, incoming): (OnUpgrade, Arriving),
     standing: Arc<Standing>,
 ) -> Result<Response<Body>, Refusal> {
@@ -94,7 +94,7 @@ pub async fn open(
     let Leaving { mut request, scrubber, way, .. } = leaving;
     request.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
     request.headers_mut().insert(header::UPGRADE, HeaderValue::from_static("websocket"));
-    let request = request.map(|()| whole(Bytes::new()));
+    let request = Box::new(request.map(|()| whole(Bytes::new())));
     let reuse = snapshot.config.proxy.reuse_idle_within;
     let (response, link) = match sending::send(sidecar, &way, request, reuse).await {
         Ok(sent) => sent,

@@ -59,7 +59,11 @@ pub type Connected = Pin<Box<dyn Future<Output = Result<Box<dyn Stream>, NotSent
 ///
 /// # Errors
 /// The step at which it ended. No byte of a request can have left.
-pub async fn dial(dialler: &Dialler, destination: &Destination, within: Duration) -> Result<Link, NotSent> {
+pub async fn dial(
+    dialler: &Dialler,
+    destination: &Destination,
+    within: Duration,
+) -> Result<Box<Link>, NotSent> {
     let deadline = Instant::now() + within;
     let stream = match dialler {
         Dialler::Network => over_network(destination, deadline).await?,

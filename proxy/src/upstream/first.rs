@@ -18,9 +18,9 @@ pub enum First {
 
 impl First {
     /// Sends a request.
-    pub async fn over(link: &mut Link, request: Request<Body>) -> Self {
+    pub async fn over(link: &mut Link, request: Box<Request<Body>>) -> Self {
         if let Err(error) = link.ready().await {
-            return Self::HandedBack(Box::new(request), chain(&error));
+            return Self::HandedBack(request, chain(&error));
         }
         match link.send(request).await {
             Ok(response) => Self::Head(response),

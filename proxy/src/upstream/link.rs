@@ -51,11 +51,11 @@ pub struct Link {
 pub(super) type Connection = Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>;
 
 impl Link {
-    /// Speaks HTTP over a stream. Nothing is written yet.
+    /// Speaks HTTP over a stream. Nothing is written yet. In a box: each request takes it through many hands, and back.
     ///
     /// # Errors
     /// The HTTP library took nothing; no byte of a request can have left.
-    pub async fn over(stream: Box<dyn Stream>) -> Result<Self, NotSent> {
+    pub async fn over(stream: Box<dyn Stream>) -> Result<Box<Self>, NotSent> {
         let written = Written::default();
         let counting = Counting::new(stream, written.clone());
         let arrivals = counting.arrivals();
@@ -67,7 +67,7 @@ impl Link {
             .map_err(|error| NotSent::Connect(chain(&error)))?;
         let connection: Connection = Box::pin(connection.with_upgrades());
         let (connection, relay) = (Some(connection), Relay::default());
-        Ok(Self {
+        Ok(Box::new(Self {
             written,
             written_before: 0,
             reused: false,
@@ -77,7 +77,7 @@ impl Link {
             arrivals,
             silence: Silence::default(),
             relay,
-        })
+        }))
     }
 
     /// Waits until it takes a request.
@@ -97,15 +97,16 @@ impl Link {
 
     /// Sends one request and waits for the head of its answer; the body is read with [`Self::poll_frame`].
     ///
-    /// It may be the last that the connection carries (`last.rs`).
+    /// It may be the last that the connection carries (`last.rs`). It comes in a box because it passes through many hands, and
+    /// each would make room for all of it.
     ///
     /// # Errors
     /// The connection broke. The request is handed back if nothing of it was written.
     pub async fn send(
         &mut self,
-        request: Request<Body>,
+        request: Box<Request<Body>>,
     ) -> Result<Response<Incoming>, TrySendError<Request<Body>>> {
-        let request = last::noted(request, &self.spent);
+        let request = last::noted(*request, &self.spent);
         let (connection, relay) = (&mut self.connection, &self.relay);
         // To hand it over wakes the connection, which is what drives it below.
         let (answer, _) = relay.quietly(|| self.sender.try_send_request(request));

@@ -42,7 +42,7 @@ struct Shelf {
 type Key = usize;
 
 struct Idle {
-    link: Link,
+    link: Box<Link>,
     since: Instant,
     /// Keeps the destination alive, so that its address cannot come to mean another one.
     _destination: Arc<Destination>,
@@ -63,12 +63,12 @@ impl Pool {
     ///
     /// # Errors
     /// The step at which it ended. No byte of a request can have left.
-    pub async fn dial(&self, destination: &Destination, within: Duration) -> Result<Link, NotSent> {
+    pub async fn dial(&self, destination: &Destination, within: Duration) -> Result<Box<Link>, NotSent> {
         dial::dial(&self.dialler, destination, within).await
     }
 
     /// The most recently used connection that was idle for less than `within` and is ready for a request.
-    pub fn take(&self, destination: &Arc<Destination>, within: Duration) -> Option<Link> {
+    pub fn take(&self, destination: &Arc<Destination>, within: Duration) -> Option<Box<Link>> {
         let within = within.min(IDLE_FOR_MAX);
         loop {
             // Locked for the taking alone: whether it is ready is asked of the connection, not of the shelf.
@@ -92,7 +92,7 @@ impl Pool {
 
     /// Keeps a connection whose answer has ended. One that is not done with its request (the answer came early) ends
     /// by itself.
-    pub fn put(&self, destination: &Arc<Destination>, mut link: Link) {
+    pub fn put(&self, destination: &Arc<Destination>, mut link: Box<Link>) {
         if !link.is_done() {
             return link.let_go();
         }
@@ -250,7 +250,7 @@ mod tests {
         };
         link.ready().await.unwrap();
         let request = Request::get("/").body(whole(Bytes::new())).unwrap();
-        let mut body = link.send(request).await.unwrap().into_body();
+        let mut body = link.send(Box::new(request)).await.unwrap().into_body();
         let mut length = 0;
         while let Some(frame) = link.frame(&mut body).await {
             length += frame.unwrap().into_data().unwrap().len();

@@ -25,7 +25,7 @@ async fn answered_early() -> DuplexStream {
         theirs
     });
     let request = Request::post("/").body(whole(Bytes::from(vec![b'.'; UPLOAD]))).unwrap();
-    assert_eq!(link.send(request).await.unwrap().status(), 413);
+    assert_eq!(link.send(Box::new(request)).await.unwrap().status(), 413);
     link.let_go();
     provider.await.unwrap()
 }
@@ -58,7 +58,7 @@ async fn what_is_still_on_its_way_has_nothing_behind_it() {
         theirs
     });
     let request = Request::post("/").body(whole(Bytes::from(vec![b'.'; UPLOAD]))).unwrap();
-    assert_eq!(link.send(request).await.unwrap().status(), 413);
+    assert_eq!(link.send(Box::new(request)).await.unwrap().status(), 413);
     let mut theirs = provider.await.unwrap();
     assert!(!link.is_done(), "most of the body is not written");
     let mut taken = 0;
@@ -81,13 +81,13 @@ async fn an_answer_may_have_many_fields() {
         theirs
     });
     let request = Request::get("/").body(whole(Bytes::new())).unwrap();
-    let answer = link.send(request).await.unwrap();
+    let answer = link.send(Box::new(request)).await.unwrap();
     assert_eq!((answer.status(), answer.headers().len()), (200.try_into().unwrap(), 151));
     drop(provider.await.unwrap());
 }
 
 /// A provider that says nothing before it is asked.
-async fn silent() -> (Link, DuplexStream) {
+async fn silent() -> (Box<Link>, DuplexStream) {
     let (ours, mut theirs) = duplex(4096);
     let mut link = Link::over(Box::new(ours)).await.unwrap();
     let asked = async {
@@ -95,7 +95,7 @@ async fn silent() -> (Link, DuplexStream) {
         theirs.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await.unwrap();
     };
     let request = Request::get("/").body(whole(Bytes::new())).unwrap();
-    let (answer, ()) = tokio::join!(link.send(request), asked);
+    let (answer, ()) = tokio::join!(link.send(Box::new(request)), asked);
     assert_eq!(answer.unwrap().status(), 204);
     assert!(link.is_done());
     (link, theirs)
@@ -110,7 +110,7 @@ async fn who_sends_is_not_woken_by_sending() {
     let mut cx = Context::from_waker(&waker);
     assert!(pin!(link.ready()).poll(&mut cx).is_ready());
     let request = Request::get("/").body(whole(Bytes::new())).unwrap();
-    let mut sending = pin!(link.send(request));
+    let mut sending = pin!(link.send(Box::new(request)));
     assert!(sending.as_mut().poll(&mut cx).is_pending());
     assert_eq!(woken.0.load(Ordering::SeqCst), 0);
     drop(theirs);
@@ -190,7 +190,7 @@ async fn an_answer_that_comes_at_the_end_of_a_turn_is_not_missed() {
     let request = Request::get("/").body(whole(Bytes::new())).unwrap();
     let begun = Instant::now();
     // Time stands still while there is anything to do, and whoever looks at the end of it sees the answer after all.
-    let answer = tokio::time::timeout(Duration::from_secs(5), link.send(request)).await;
+    let answer = tokio::time::timeout(Duration::from_secs(5), link.send(Box::new(request))).await;
     assert_eq!(answer.expect("it is seen").unwrap().status(), 200);
     assert_eq!(begun.elapsed(), Duration::ZERO, "it was waited for");
 }
