@@ -2,6 +2,7 @@
 //! says `dispatching`: whose it is and since when stands there.
 
 use oncegate_policy::effect::Stage;
+use oncegate_policy::exchange::{Loss, Phase};
 use oncegate_policy::id::{AttemptId, EffectId};
 use oncegate_policy::time::Timestamp;
 use rusqlite::{Connection, ErrorCode, ffi, params};
@@ -9,7 +10,8 @@ use rusqlite::{Connection, ErrorCode, ffi, params};
 use crate::claim::Remembered;
 use crate::error::Fault;
 use crate::record::Seen;
-use crate::row::{self, Effect};
+use crate::row::{self, Columns, Effect};
+use crate::view::{EffectView, NeverSent};
 use crate::writer::Tx;
 
 /// An attempt's key is its effect's with this many bits behind it; they are 0 for the dispatch.
@@ -39,6 +41,41 @@ pub(crate) fn effect_of(connection: &Connection, attempt: i64, id: &EffectId) ->
 /// Whether a row was not inserted because its key is taken.
 fn is_there(error: &rusqlite::Error) -> bool {
     error.sqlite_error().is_some_and(|said| said.extended_code == ffi::SQLITE_CONSTRAINT_PRIMARYKEY)
+}
+
+/// How a dispatch ended, if it has.
+#[derive(Default)]
+pub(crate) struct Dispatched {
+    pub(crate) last_loss: Option<Loss>,
+    pub(crate) never_sent: Option<NeverSent>,
+    /// The status of a whole answer.
+    pub(crate) answered: Option<u16>,
+}
+
+/// Columns `seen`, `step`, `cause`, `status`.
+pub(crate) fn dispatch(columns: &mut Columns<'_>) -> Result<Dispatched, Fault> {
+    let seen: Option<String> = columns.next()?;
+    let step: Option<String> = columns.next()?;
+    let cause = columns.next::<Option<String>>()?.unwrap_or_default();
+    let status = columns.next()?;
+    let step = step.unwrap_or_default();
+    let mut dispatched = Dispatched::default();
+    match seen.as_deref() {
+        Some("not_sent") => dispatched.never_sent = Some(NeverSent { step, cause }),
+        Some("lost") => {
+            let phase = phase(&step).ok_or(Fault::Unreadable { what: "phase", found: step })?;
+            dispatched.last_loss = Some(Loss { phase, cause, status });
+        }
+        Some("answered") => dispatched.answered = status,
+        Some(_) | None => {}
+    }
+    Ok(dispatched)
+}
+
+fn phase(word: &str) -> Option<Phase> {
+    [Phase::AwaitingHead, Phase::ReadingBody, Phase::Interrupted]
+        .into_iter()
+        .find(|phase| phase.word() == word)
 }
 
 impl Tx<'_> {

@@ -74,6 +74,7 @@ impl Entry {
             request_digest: self.digest_hex,
             target: self.target,
             response: None,
+            response_status: None,
             last_loss: None,
             never_sent: None,
             created_at: self.now,

@@ -80,6 +80,8 @@ pub struct PlainView {
     pub ended_at: Option<Timestamp>,
     /// What the provider answered. `None` in lists, and after `[store] keep_responses`.
     pub response: Option<StoredResponse>,
+    /// The status of that answer, also where it is not shown.
+    pub response_status: Option<u16>,
     /// How the answer was lost, if it was.
     pub last_loss: Option<Loss>,
     /// The proof that nothing left, if nothing did.
@@ -259,6 +261,7 @@ fn running(new: &NewPlain, target: String, now: Timestamp) -> PlainView {
         created_at: now,
         ended_at: None,
         response: None,
+        response_status: None,
         last_loss: None,
         never_sent: None,
         resolution: None,

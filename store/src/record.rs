@@ -348,6 +348,12 @@ fn saw(effect: &mut Effect, seen: &Seen) {
     (view.last_loss, view.never_sent) = match &seen.exchange {
         SeenExchange::NotSent(proof) => (None, Some(proof.clone())),
         SeenExchange::Lost(loss) => (Some(loss.clone()), None),
-        SeenExchange::Answered { .. } => (None, None),
+        SeenExchange::Answered { answer, .. } => {
+            // Of a record that was read back, or of an earlier answer, the status stays with what is kept.
+            if view.response.is_none() {
+                view.response_status = Some(answer.status);
+            }
+            (None, None)
+        }
     };
 }

@@ -6,7 +6,6 @@ use std::sync::LazyLock;
 use oncegate_policy::action::ActionName;
 use oncegate_policy::caller::CallerName;
 use oncegate_policy::effect::{Outcome, Rejection, SettledResult, Settlement, Stage, Verification};
-use oncegate_policy::exchange::{Loss, Phase};
 use oncegate_policy::fingerprint::Fingerprint;
 use oncegate_policy::id::{ApprovalId, EffectId, InvocationId, OwnerId, PreviewId};
 use oncegate_policy::impact::{Bound, Dimension, Impact};
@@ -15,11 +14,12 @@ use oncegate_policy::time::Timestamp;
 use rusqlite::types::FromSql;
 use rusqlite::{Connection, OptionalExtension, Params, Row};
 
+use crate::attempt::{Dispatched, dispatch};
 use crate::error::Fault;
 use crate::events::text_of;
 use crate::facts::effect_of_invocation;
 use crate::holds::Room;
-use crate::view::{EffectView, NeverSent, ResponseSource, SecretNames, StoredResponse};
+use crate::view::{EffectView, ResponseSource, SecretNames, StoredResponse};
 
 /// An effect with the key that other tables know it by.
 pub(crate) struct Effect {
@@ -39,13 +39,15 @@ const COLUMNS: &str =
     e.result, e.verification, e.settled_at, e.rejection, e.rejection_code,
     d.seen, d.step, d.cause, d.status";
 const FROM: &str = "FROM effect e LEFT JOIN attempt d ON d.key = e.key << 20";
+/// Not joined: rows that a page skips are not looked up. The body comes last in its row and is not read for it.
+const KEPT_STATUS: &str = "(SELECT status FROM response WHERE response.effect = e.key)";
 static WITH_ANSWER: LazyLock<String> = LazyLock::new(|| {
     format!(
         "{COLUMNS}, r.source, r.status, r.reason, r.headers, r.body {FROM} LEFT JOIN response r ON r.effect = e.key"
     )
 });
 static WITHOUT_ANSWER: LazyLock<String> =
-    LazyLock::new(|| format!("{COLUMNS}, NULL, NULL, NULL, NULL, NULL {FROM}"));
+    LazyLock::new(|| format!("{COLUMNS}, NULL, {KEPT_STATUS}, NULL, NULL, NULL {FROM}"));
 static BY_ID: LazyLock<String> = LazyLock::new(|| format!("{} WHERE e.id = ?1", *WITH_ANSWER));
 static BY_INVOCATION: LazyLock<String> =
     LazyLock::new(|| format!("{} WHERE e.key = {}", *WITH_ANSWER, effect_of_invocation!("?1")));
@@ -173,8 +175,8 @@ fn effect(row: &Row<'_>) -> Result<Effect, Fault> {
     let credential = columns.maybe("names of secrets", |text| serde_json::from_str(text).ok())?;
     let stage =
         stage(columns, &StageFacts { approval: approval.as_ref(), claimed_at, unknown_since, looks })?;
-    let (last_loss, never_sent) = dispatch(columns)?;
-    let response = response(columns)?;
+    let Dispatched { last_loss, never_sent, answered } = dispatch(columns)?;
+    let (kept_status, response) = response(columns)?;
     let view = EffectView {
         id,
         invocation,
@@ -192,6 +194,7 @@ fn effect(row: &Row<'_>) -> Result<Effect, Fault> {
         request_digest,
         target,
         response,
+        response_status: kept_status.or(answered),
         last_loss,
         never_sent,
         created_at,
@@ -269,32 +272,17 @@ fn impact(columns: &mut Columns<'_>) -> Result<Option<Impact>, Fault> {
     }))
 }
 
-/// How a dispatch ended without an answer: columns `seen`, `step`, `cause`, `status`.
-pub(crate) fn dispatch(columns: &mut Columns<'_>) -> Result<(Option<Loss>, Option<NeverSent>), Fault> {
-    let seen: Option<String> = columns.next()?;
-    let step: Option<String> = columns.next()?;
-    let cause = columns.next::<Option<String>>()?.unwrap_or_default();
-    let status = columns.next()?;
-    let step = step.unwrap_or_default();
-    Ok(match seen.as_deref() {
-        Some("not_sent") => (None, Some(NeverSent { step, cause })),
-        Some("lost") => {
-            let phase = phase(&step).ok_or(Fault::Unreadable { what: "phase", found: step })?;
-            (Some(Loss { phase, cause, status }), None)
-        }
-        Some(_) | None => (None, None),
-    })
-}
-
-fn response(columns: &mut Columns<'_>) -> Result<Option<StoredResponse>, Fault> {
+/// The status of the answer that is kept, and the answer itself where it is read.
+fn response(columns: &mut Columns<'_>) -> Result<(Option<u16>, Option<StoredResponse>), Fault> {
     let source = columns.maybe("response source", ResponseSource::parse)?;
     let status: Option<u16> = columns.next()?;
     let reason = columns.next()?;
     let headers: Option<String> = columns.next()?;
     let body: Option<Vec<u8>> = columns.next()?;
-    let (Some(source), Some(status)) = (source, status) else { return Ok(None) };
+    let (Some(source), Some(code)) = (source, status) else { return Ok((status, None)) };
     let headers = headers.map(|text| headers_from(&text)).transpose()?.unwrap_or_default();
-    Ok(Some(StoredResponse { source, status, reason, headers, body: body.unwrap_or_default() }))
+    let body = body.unwrap_or_default();
+    Ok((status, Some(StoredResponse { source, status: code, reason, headers, body })))
 }
 
 pub(crate) fn fingerprint(hex: &str) -> Result<Fingerprint, Fault> {
@@ -341,12 +329,6 @@ fn code(word: &str) -> Option<Code> {
 
 fn bound(word: &str) -> Option<Bound> {
     [Bound::Exact, Bound::UpperBound].into_iter().find(|bound| bound.word() == word)
-}
-
-fn phase(word: &str) -> Option<Phase> {
-    [Phase::AwaitingHead, Phase::ReadingBody, Phase::Interrupted]
-        .into_iter()
-        .find(|phase| phase.word() == word)
 }
 
 /// Headers as they are kept: a JSON list of pairs.

@@ -2,7 +2,7 @@
 
 use oncegate_policy::effect::{SettledResult, Settlement, Stage, Verification};
 use oncegate_policy::time::Timestamp;
-use rusqlite::params;
+use rusqlite::{OptionalExtension, params};
 
 use crate::error::Fault;
 use crate::events::Event;
@@ -134,6 +134,7 @@ impl Tx<'_> {
             kept.body
         ];
         self.statements.once(insert, row, execute_and_forget)?;
+        effect.view.response_status = Some(kept.status);
         effect.view.response = Some(kept);
         Ok(())
     }
@@ -156,9 +157,17 @@ impl Tx<'_> {
             }
             None => {
                 effect.view.response = None;
+                effect.view.response_status = self.dispatch_answered(effect.key)?;
                 self.forget_response(effect.key).map(drop)
             }
         }
+    }
+
+    /// The status that the dispatch was answered with, if it was answered whole.
+    fn dispatch_answered(&self, effect: i64) -> Result<Option<u16>, Fault> {
+        let statement = "SELECT status FROM attempt WHERE key = ?1 << 20 AND seen = 'answered'";
+        let mut statement = self.connection.prepare_cached(statement)?;
+        Ok(statement.query_row([effect], |row| row.get(0)).optional()?.flatten())
     }
 
     /// Returns how many were there: one or none.

@@ -48,6 +48,8 @@ pub struct EffectView {
     /// What the provider answered, or the provider's own record found by a look. `None` in lists, and after
     /// `[store] keep_responses`.
     pub response: Option<StoredResponse>,
+    /// The status of that answer, also in lists; where none is kept, the status that the dispatch was answered with.
+    pub response_status: Option<u16>,
     /// How the answer to the dispatch was lost, if it was.
     pub last_loss: Option<Loss>,
     /// The proof that the dispatch never left, if it did not.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use oncegate_tests::{conf::Conf, sidecar::Sidecar};
+use oncegate_tests::{conf::Conf, script::Reply, sidecar::Sidecar};
 use serde_json::{Value, json};
 
 use crate::{
@@ -84,10 +84,64 @@ fn what_is_open_is_listed_whole_and_a_cut_is_said() {
     // More than a page has is a whole page.
     let page = get(&sidecar, "/actions/effects?limit=1000");
     assert_eq!((number(&page["data"]), &page["pagination"]["limit"]), (Some(60), &json!(200)));
+    // What comes whole has one page of all there is, whatever is asked for.
+    let whole = &get(&sidecar, "/impact-limits?limit=0&offset=5")["pagination"];
+    assert_eq!(json!([whole["total"], whole["limit"], whole["totalPages"]]), json!([1, 1, 1]));
     for bad in ["0", "-1", "x"] {
         let path = format!("/actions/effects?limit={bad}");
         assert_eq!(call(&sidecar, "ops", "GET", &path, "").status, 400, "{bad}");
     }
+}
+
+/// A list leaves out the body, and what hangs on an effect; what it says of one is what is said of it alone.
+#[test]
+fn a_list_says_of_each_what_is_said_of_it_alone() {
+    let shop = Shop::open();
+    let sidecar = shop.home.serve();
+    let refund = |number: u32| {
+        let form = format!("payment_intent=pi_{number}&amount=100");
+        sidecar.billing().refund(Some(&format!("refund:{number}")), &form).effect()
+    };
+    let answered = |status: &str| shop.provider.on_write(Reply::json(status, "{}"));
+    let mut effects = vec![refund(0)];
+    answered("402 Payment Required");
+    effects.push(refund(1));
+    for number in 2..4 {
+        answered("500 Internal Server Error");
+        effects.push(refund(number));
+    }
+    let word = json!({ "outcome": "failed", "reason": "the dashboard shows no refund" }).to_string();
+    let path = format!("/actions/effects/{}/resolve", effects[3]);
+    assert_eq!(data(&call(&sidecar, "ops", "POST", &path, &word))["responseStatus"], 500);
+    shop.provider.on_write(Reply::lost());
+    effects.push(refund(4));
+    effects.reverse();
+
+    let said = |one: &Value| json!([one["id"], one["responseStatus"], one["error"]]);
+    let alike = |erased: bool| {
+        let effect = |id: &String| said(&get(&sidecar, &format!("/actions/effects/{id}"))["data"]);
+        let alone: Vec<Value> = effects.iter().map(effect).collect();
+        let statuses: Vec<_> = alone.iter().map(|one| one[1].clone()).collect();
+        assert_eq!(json!(statuses), json!([null, 500, 500, 402, 200]), "erased: {erased}");
+        let rows = |list: &Value| list.as_array().unwrap().iter().map(said).collect::<Vec<_>>();
+        assert_eq!(rows(&get(&sidecar, "/actions/effects")["data"]), alone, "erased: {erased}");
+        assert_eq!(rows(&shop.home.run_on_db(&["effects", "--json"]).json()), alone, "erased: {erased}");
+        let list = get(&sidecar, "/actions/invocations")["data"].clone();
+        for (row, effect) in list.as_array().unwrap().iter().zip(&alone) {
+            let id = row["id"].as_str().unwrap();
+            let one = &get(&sidecar, &format!("/actions/invocations/{id}"))["data"];
+            assert_eq!(said(row), said(one), "erased: {erased}");
+            assert_eq!(row["responseStatus"], effect[1], "{row}");
+            if row["status"] == "failed" {
+                assert_eq!(row["error"], effect[2], "one failure, one sentence: {row}");
+            }
+        }
+    };
+    alike(false);
+    // As after `[store] keep_responses`.
+    let record = rusqlite::Connection::open(shop.home.path("oncegate.db")).unwrap();
+    assert!(record.execute("DELETE FROM response", []).unwrap() > 0);
+    alike(true);
 }
 
 #[test]

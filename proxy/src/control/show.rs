@@ -1,14 +1,17 @@
 //! From what the store shows to the JSON shapes of the API.
 
-use oncegate_policy::effect::{Outcome, Stage};
+use oncegate_policy::effect::{Outcome, SettledResult, Stage, Verification};
 use oncegate_policy::impact::{Dimension, Impact};
 use oncegate_policy::time::Timestamp;
-use oncegate_store::view::{AttemptView, EffectDetail, EffectView, EvidenceView, Exposure, Reservation};
+use oncegate_store::view::{
+    AttemptView, EffectDetail, EffectView, EvidenceView, Exposure, NeverSent, Reservation,
+};
 use serde_json::Value;
 
 use super::view::{
     AttemptJson, DependencyJson, EffectJson, EvidenceJson, ImpactJson, LimitJson, ReservationJson,
 };
+use crate::respond::settled_as_failed;
 
 mod house;
 mod invocation;
@@ -40,8 +43,16 @@ pub fn effect(view: &EffectView) -> EffectJson {
         provider_key: view.provider_key.clone(),
         operation_key: view.declared_key.clone(),
         idempotency_key: view.caller_key.clone(),
-        response_status: view.response.as_ref().map(|response| response.status),
-        error: what_went_wrong(view),
+        response_status: view.response_status,
+        error: match &view.stage {
+            Stage::Settled(settlement) if settlement.result == SettledResult::Failed => Some(failed(view)),
+            Stage::AwaitingApproval { .. }
+            | Stage::Ready
+            | Stage::Dispatching { .. }
+            | Stage::Reconciling { .. }
+            | Stage::Settled(_)
+            | Stage::Rejected(_) => what_went_wrong(view),
+        },
         can_read_back: view.can_read_back,
         next_look_at: next_look(stage).map(moment),
         looks: view.looks,
@@ -184,11 +195,25 @@ fn currency(dimension: &Dimension) -> Option<String> {
 }
 
 fn what_went_wrong(view: &EffectView) -> Option<String> {
-    let never =
-        view.never_sent.as_ref().map(|proof| format!("nothing left ({}): {}", proof.step, proof.cause));
+    let never = view.never_sent.as_ref().map(nothing_left);
     never.or_else(|| {
         view.last_loss.as_ref().map(|loss| format!("answer lost ({}): {}", loss.phase.word(), loss.cause))
     })
+}
+
+/// Why it has failed. The same with the answer at hand and without it.
+fn failed(view: &EffectView) -> String {
+    match (view.stage.verification(), &view.never_sent, view.response_status) {
+        (Verification::Unverified, Some(proof), _) => nothing_left(proof),
+        (Verification::Unverified, None, Some(status)) => format!("the provider answered {status}"),
+        (Verification::Unverified, None, None) | (Verification::Provider | Verification::Manual, _, _) => {
+            settled_as_failed(view)
+        }
+    }
+}
+
+fn nothing_left(proof: &NeverSent) -> String {
+    format!("nothing left ({}): {}", proof.step, proof.cause)
 }
 
 fn next_look(stage: &Stage) -> Option<Timestamp> {
@@ -227,7 +252,7 @@ pub fn moment(at: Timestamp) -> String {
 mod tests {
     use oncegate_policy::action::ActionName;
     use oncegate_policy::caller::CallerName;
-    use oncegate_policy::effect::{SettledResult, Settlement, Verification};
+    use oncegate_policy::effect::Settlement;
     use oncegate_policy::exchange::{Loss, Phase};
     use oncegate_policy::fingerprint::Fingerprint;
     use oncegate_policy::id::{EffectId, InvocationId, LimitId};
@@ -260,6 +285,7 @@ mod tests {
             request_digest: "0".repeat(64),
             target: "POST https://api.stripe.com/v1/refunds".into(),
             response: None,
+            response_status: None,
             last_loss: Some(Loss { phase: Phase::AwaitingHead, cause: "reset".into(), status: None }),
             never_sent: None,
             created_at: Timestamp(0),

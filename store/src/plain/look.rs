@@ -9,6 +9,7 @@ use oncegate_policy::plain::{KnownPlain, PlainFacts, PlainStatus};
 use oncegate_policy::time::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 
+use crate::attempt::{Dispatched, dispatch};
 use crate::error::Fault;
 use crate::kept::Statements;
 use crate::plain::{NewPlain, PlainResolution, PlainView};
@@ -68,9 +69,8 @@ fn view(row: &Row<'_>) -> Result<PlainView, Fault> {
     let retry_of = columns.maybe("invocation id", InvocationId::parse)?;
     let retried_by = columns.maybe("invocation id", InvocationId::parse)?;
     let resolution = resolution(columns)?;
-    let answered_with: Option<u16> = row.get("seen_status")?;
-    let (last_loss, never_sent) = row::dispatch(columns)?;
-    let response = response(columns, answered_with)?;
+    let Dispatched { last_loss, never_sent, answered } = dispatch(columns)?;
+    let response = response(columns, answered)?;
     Ok(PlainView {
         id,
         caller,
@@ -83,6 +83,7 @@ fn view(row: &Row<'_>) -> Result<PlainView, Fault> {
         created_at,
         ended_at,
         response,
+        response_status: answered,
         last_loss,
         never_sent,
         resolution,

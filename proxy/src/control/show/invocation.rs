@@ -2,7 +2,7 @@
 
 use oncegate_policy::action::ActionName;
 use oncegate_policy::caller::CallerName;
-use oncegate_policy::effect::{Grade, Outcome, Rejection, SettledResult, Stage, Verification};
+use oncegate_policy::effect::{Grade, Outcome, Rejection, SettledResult, Stage};
 use oncegate_policy::id::InvocationId;
 use oncegate_policy::plain::PlainStatus;
 use oncegate_policy::refusal::Refusal;
@@ -11,10 +11,10 @@ use oncegate_store::plain::PlainView;
 use oncegate_store::view::EffectView;
 use serde_json::Value;
 
-use super::{moment, what_went_wrong};
+use super::{failed, moment, nothing_left};
 use crate::asking::Fresh;
 use crate::control::view::{DecisionJson, InvocationJson};
-use crate::respond::{settled_as_failed, unknown_sentence};
+use crate::respond::unknown_sentence;
 
 /// An invocation. `with_body` shows what the provider said.
 #[must_use]
@@ -32,7 +32,7 @@ pub fn invocation(view: &EffectView, with_body: bool) -> InvocationJson {
         effect_id: Some(view.id.to_string()),
         pending_approval: matches!(stage, Stage::AwaitingApproval { .. }),
         approval_id: view.approval.as_ref().map(ToString::to_string),
-        response_status: kept.map(|kept| kept.status),
+        response_status: view.response_status,
         body: kept.filter(|_| with_body).map_or(Value::Null, |kept| body(&kept.body)),
         error: error(view),
         decision: decision(stage),
@@ -111,7 +111,7 @@ pub fn plain(view: &PlainView, with_body: bool) -> InvocationJson {
         effect_id: None,
         pending_approval: false,
         approval_id: None,
-        response_status: kept.map(|kept| kept.status),
+        response_status: view.response_status,
         body: kept.filter(|_| with_body).map_or(Value::Null, |kept| body(&kept.body)),
         error,
         decision: None,
@@ -123,10 +123,10 @@ pub fn plain(view: &PlainView, with_body: bool) -> InvocationJson {
 }
 
 fn failed_plain(view: &PlainView) -> String {
-    match (&view.never_sent, &view.resolution, &view.response) {
-        (Some(proof), _, _) => format!("nothing left ({}): {}", proof.step, proof.cause),
+    match (&view.never_sent, &view.resolution, view.response_status) {
+        (Some(proof), _, _) => nothing_left(proof),
         (None, Some(word), _) => format!("settled as failed by {}: {}", word.by, word.evidence),
-        (None, None, Some(kept)) => format!("the provider answered {}", kept.status),
+        (None, None, Some(status)) => format!("the provider answered {status}"),
         (None, None, None) => "it was not applied".to_owned(),
     }
 }
@@ -185,13 +185,7 @@ fn error(view: &EffectView) -> Option<String> {
         Stage::Reconciling { .. } => Some(unknown_sentence(&view.id)),
         Stage::Settled(settlement) => match settlement.result {
             SettledResult::Confirmed | SettledResult::Acknowledged => None,
-            SettledResult::Failed if settlement.verification == Verification::Manual => {
-                Some(settled_as_failed(view))
-            }
-            SettledResult::Failed => Some(what_went_wrong(view).unwrap_or_else(|| match &view.response {
-                Some(kept) => format!("the provider answered {}", kept.status),
-                None => settled_as_failed(view),
-            })),
+            SettledResult::Failed => Some(failed(view)),
         },
         Stage::Rejected(_) => decision(&view.stage).map(|decision| decision.explanation),
     }
