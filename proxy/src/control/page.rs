@@ -72,7 +72,7 @@ impl Pagination {
             total,
             page: 1,
             limit: u32::try_from(total).unwrap_or(u32::MAX),
-            total_pages: 1,
+            total_pages: total.min(1),
             has_more: false,
         }
     }
@@ -92,6 +92,12 @@ mod tests {
         assert_eq!(shown(50, 0, 50), (1, 1, false));
         assert_eq!(shown(50, 0, 51), (1, 2, true));
         assert_eq!(shown(50, 50, 51), (2, 2, false));
+        // A list that is never cut has as many pages as one that is: none where there is nothing.
+        let whole = |total| {
+            let page = Pagination::whole(total);
+            (page.page, page.total_pages, page.has_more)
+        };
+        assert_eq!([whole(0), whole(51)], [(1, 0, false), (1, 1, false)]);
     }
 
     #[test]
