@@ -10,6 +10,8 @@ pub enum Code {
     OutcomeUnknown,
     /// Nothing left: resolve, connect or TLS failed.
     NotSent,
+    /// Settled as failed, and no answer of the provider's is left to show.
+    Failed,
     /// One key names two different requests.
     KeyReuse,
     /// Another write on the same subject is not settled.
@@ -56,9 +58,10 @@ pub enum Code {
 
 impl Code {
     /// Every code, in the order of the documentation.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::OutcomeUnknown,
         Self::NotSent,
+        Self::Failed,
         Self::KeyReuse,
         Self::UnresolvedEffect,
         Self::ApprovalRequired,
@@ -88,6 +91,7 @@ impl Code {
         match self {
             Self::OutcomeUnknown => "outcome_unknown",
             Self::NotSent => "not_sent",
+            Self::Failed => "failed",
             Self::KeyReuse => "key_reuse",
             Self::UnresolvedEffect => "unresolved_effect",
             Self::ApprovalRequired => "approval_required",
@@ -119,6 +123,7 @@ impl Code {
         match self {
             Self::OutcomeUnknown
             | Self::NotSent
+            | Self::Failed
             | Self::KeyReuse
             | Self::UnresolvedEffect
             | Self::InFlight
@@ -191,6 +196,7 @@ mod tests {
         let documented = [
             ("outcome_unknown", 422),
             ("not_sent", 422),
+            ("failed", 422),
             ("key_reuse", 422),
             ("unresolved_effect", 422),
             ("approval_required", 403),

@@ -161,13 +161,19 @@ fn settled(
     }
     match result {
         SettledResult::Failed => {
-            let sentence = match &view.never_sent {
+            // A proof that came after somebody's word does not stand for what that word says.
+            let proof = view.never_sent.as_ref();
+            let (code, sentence) = match proof
+                .filter(|_| view.stage.verification() == Verification::Unverified)
+            {
                 Some(proof) => {
-                    format!("Effect {} was never sent ({}): nothing was applied.", view.id, proof.step)
+                    let sentence =
+                        format!("Effect {} was never sent ({}): nothing was applied.", view.id, proof.step);
+                    (Code::NotSent, sentence)
                 }
-                None => format!("{}.", settled_as_failed(view)),
+                None => (Code::Failed, format!("{}.", settled_as_failed(view))),
             };
-            own(Code::NotSent, &sentence, Some(&view.id), shape)
+            own(code, &sentence, Some(&view.id), shape)
         }
         // Settled by a person or by a record without a body, or the answer is no longer kept: the receipt.
         SettledResult::Confirmed | SettledResult::Acknowledged => {

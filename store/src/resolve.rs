@@ -168,10 +168,11 @@ fn resolve(
     let word = resolution.outcome.word();
     let text = format!("resolved as {word} by {by}: {}", resolution.reason.trim());
     let actual = resolution.actual_impact.iter();
+    let shown = |(of, amount): &(Dimension, i64)| json!({ "dimension": of.word(), "unit": of.unit(), "amount": amount });
     let detail = json!({
         "outcome": word,
         "partial_effect": resolution.partial_effect.map(PartialEffect::word),
-        "actual_impact": actual.map(|(of, amount)| json!([of.word(), of.unit(), amount])).collect::<Vec<_>>(),
+        "actual_impact": actual.map(shown).collect::<Vec<_>>(),
         "external_reference": resolution.external_reference,
     })
     .to_string();

@@ -145,7 +145,7 @@ fn a_person_s_failure_is_not_called_nothing() {
     let settled = resolve(&format!(r#""partialEffect":"confirmed","actualImpact":[{}]"#, usd(500)));
     assert_eq!((settled.status, shop.home.money()), (200, (500, 0, 0)), "{settled:?}");
     let repeat = sidecar.billing().refund(Some("refund:ord_1"), REFUND);
-    repeat.assert_own(422, "oncegate_not_sent");
+    repeat.assert_own(422, "oncegate_failed");
     assert!(!repeat.reason.contains("nothing was applied"), "{repeat:?}");
     assert!(repeat.reason.contains("may have noted that a part of it was applied"), "{repeat:?}");
 }

@@ -17,15 +17,17 @@ use oncegate_tests::{
 use rusqlite::Connection;
 
 use crate::degraded::ready;
-use crate::law::approval_in;
+use crate::law::{approval_in, call};
 use crate::shop::{DESK, REFUND, Shop, VARIED, desk_conf, ticket};
 
 /// What earns a code: plays in a shop of its own and gives the answer.
 type Scene = fn() -> Answer;
 
-const SCENES: [(&str, Scene); 23] = [
+const SCENES: [(&str, Scene); 25] = [
     ("outcome_unknown", outcome_unknown),
     ("not_sent", not_sent),
+    ("failed", failed_by_a_person),
+    ("failed", failed_without_an_answer),
     ("key_reuse", key_reuse),
     ("unresolved_effect", unresolved_effect),
     ("approval_required", approval_required),
@@ -121,6 +123,30 @@ fn outcome_unknown() -> Answer {
 fn not_sent() -> Answer {
     let nobody = Refusing::default();
     play(|_| stripe_conf(nobody.addr()), 0, |_, sidecar| sidecar.billing().refund(None, REFUND))
+}
+
+/// The provider has answered, and a person has the last word.
+fn failed_by_a_person() -> Answer {
+    play(stripe_conf, 1, |shop, sidecar| {
+        shop.provider.on_write(Reply::json("500 Internal Server Error", "{}"));
+        let effect = sidecar.billing().refund(Some("refund:ord_1"), REFUND).assert_unknown().effect();
+        let word = r#"{"outcome":"failed","reason":"the dashboard shows no refund"}"#;
+        let path = format!("/actions/effects/{effect}/resolve");
+        assert_eq!(call(sidecar, "ops", "POST", &path, word).status, 200);
+        sidecar.billing().refund(Some("refund:ord_1"), REFUND)
+    })
+}
+
+/// The provider's own refusal, which is kept no more.
+fn failed_without_an_answer() -> Answer {
+    play(stripe_conf, 1, |shop, sidecar| {
+        shop.provider.on_write(Reply::json("402 Payment Required", "{}"));
+        let first = sidecar.billing().refund(Some("refund:ord_1"), REFUND);
+        assert_eq!((first.status, first.outcome()), (402, "failed"));
+        let record = Connection::open(shop.home.path("oncegate.db")).unwrap();
+        assert_eq!(record.execute("DELETE FROM response", []).unwrap(), 1);
+        sidecar.billing().refund(Some("refund:ord_1"), REFUND)
+    })
 }
 
 fn key_reuse() -> Answer {

@@ -235,7 +235,8 @@ pub(crate) fn refused(
         | Code::CredentialUnavailable
         | Code::Denied
         | Code::ApprovalRequired
-        | Code::NotSent => return Ok(one(show::refused(caller, action, refusal)).into_response()),
+        | Code::NotSent
+        | Code::Failed => return Ok(one(show::refused(caller, action, refusal)).into_response()),
         Code::KeyReuse => ErrorCode::KeyReuse,
         Code::InFlight => ErrorCode::InProgress,
         Code::StalePreview => ErrorCode::StalePlan,

@@ -199,7 +199,7 @@ async fn a_persons_word_is_kept_with_everything_they_said() {
         let says = json!({
             "outcome": word.0,
             "partial_effect": word.1,
-            "actual_impact": [["money", "usd", 30]],
+            "actual_impact": [{ "dimension": "money", "unit": "usd", "amount": 30 }],
             "external_reference": "re_9",
         });
         let text = format!("resolved as {} by ops: saw it: 1€", word.0);
