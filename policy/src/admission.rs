@@ -37,7 +37,9 @@ pub struct CallerKey {
 pub enum Standing {
     /// Waiting for a person.
     AwaitingApproval,
-    /// Approved or on its way.
+    /// Approved, and not sent yet.
+    Ready,
+    /// On its way.
     InFlight,
     /// May have been applied.
     Unknown,
@@ -132,7 +134,7 @@ pub fn decide(asked: &Asked, facts: &Facts, now: Timestamp) -> Decision {
         }
     }
     if let Some(open) = &facts.open_on_subject {
-        return Decision::Refuse(unresolved(&open.effect));
+        return Decision::Refuse(unresolved(open));
     }
     let said_elsewhere = facts.identical_elsewhere.as_ref().filter(|_| !is_taken_at_its_word(asked));
     if let Some(open) = facts.under_key_elsewhere.as_ref().or(said_elsewhere) {
@@ -180,7 +182,8 @@ fn guards_nothing(known: &Known) -> bool {
     match known.standing {
         Standing::Failed | Standing::Rejected => true,
         Standing::AwaitingApproval
-        | Standing::InFlight
+        | Standing::Ready
+            | Standing::InFlight
         | Standing::Unknown
         | Standing::Succeeded(_)
         | Standing::PartlyApplied(_) => false,
@@ -203,7 +206,7 @@ fn is_identical_repeat(asked: &Asked, known: &Known, facts: &Facts, now: Timesta
     }
     match known.standing {
         // Whatever else it names: a retry on purpose is of something that failed, not of this.
-        Standing::AwaitingApproval | Standing::InFlight | Standing::Unknown => true,
+        Standing::AwaitingApproval | Standing::Ready | Standing::InFlight | Standing::Unknown => true,
         Standing::Succeeded(at) | Standing::PartlyApplied(at) => {
             // Nor does a failure of something else make another one of it.
             let target = facts.retry_target.as_ref().filter(|_| asked.retry_of.is_some());
@@ -214,13 +217,23 @@ fn is_identical_repeat(asked: &Asked, known: &Known, facts: &Facts, now: Timesta
     }
 }
 
-/// Another write on the subject has begun, and nobody knows its end.
+/// Another write on the subject is approved, or has begun, and nobody knows its end.
 #[must_use]
-pub fn unresolved(open: &EffectId) -> Refusal {
+pub fn unresolved(open: &Known) -> Refusal {
+    let effect = &open.effect;
+    let why = match open.standing {
+        Standing::AwaitingApproval | Standing::Ready => "it is approved and has not been sent yet",
+        Standing::InFlight
+        | Standing::Unknown
+        | Standing::Succeeded(_)
+        | Standing::PartlyApplied(_)
+        | Standing::Failed
+        | Standing::Rejected => "the provider may have applied it",
+    };
     let sentence = format!(
-        "Effect {open} on the same subject is not settled: the provider may have applied it. Nothing was sent. Do not retry or vary the request; inspect that effect."
+        "Effect {effect} on the same subject is not settled: {why}. Nothing was sent. Do not retry or vary the request; inspect that effect."
     );
-    Refusal::naming(Code::UnresolvedEffect, open.clone(), sentence)
+    Refusal::naming(Code::UnresolvedEffect, effect.clone(), sentence)
 }
 
 /// The same was asked for as another action, and may still be done, or have been.
@@ -244,6 +257,7 @@ fn retry_on_purpose(named: &InvocationId, facts: &Facts) -> Decision {
             Decision::New { retry_of: Some(target.invocation.clone()) }
         }
         Standing::AwaitingApproval
+        | Standing::Ready
         | Standing::InFlight
         | Standing::Unknown
         | Standing::Succeeded(_)

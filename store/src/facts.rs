@@ -306,7 +306,7 @@ fn identical(
 
 fn is_open(known: &Known) -> bool {
     match known.standing {
-        Standing::AwaitingApproval | Standing::InFlight | Standing::Unknown => true,
+        Standing::AwaitingApproval | Standing::Ready | Standing::InFlight | Standing::Unknown => true,
         Standing::Succeeded(_) | Standing::PartlyApplied(_) | Standing::Failed | Standing::Rejected => false,
     }
 }
@@ -315,6 +315,7 @@ fn counts_still(known: &Known, within: Duration, now: Timestamp) -> bool {
     match known.standing {
         Standing::Succeeded(at) | Standing::PartlyApplied(at) => now.since(at) < within,
         Standing::AwaitingApproval
+        | Standing::Ready
         | Standing::InFlight
         | Standing::Unknown
         | Standing::Failed
@@ -354,7 +355,8 @@ fn standing(columns: &mut Columns<'_>) -> Result<Standing, Fault> {
     let in_part: bool = columns.next()?;
     let standing = match (stage.as_str(), result.as_deref(), settled_at) {
         ("awaiting_approval", None, None) => Some(Standing::AwaitingApproval),
-        ("ready" | "dispatching", None, None) => Some(Standing::InFlight),
+        ("ready", None, None) => Some(Standing::Ready),
+        ("dispatching", None, None) => Some(Standing::InFlight),
         ("reconciling", None, None) => Some(Standing::Unknown),
         ("settled", Some("confirmed" | "acknowledged"), Some(at)) => Some(Standing::Succeeded(at)),
         ("settled", Some("failed"), Some(at)) if in_part => Some(Standing::PartlyApplied(at)),

@@ -174,7 +174,7 @@ fn in_the_way(tx: &mut Tx<'_>, effect: &Effect, now: Timestamp) -> Result<Reserv
         }
     }
     if let Some(open) = open_on_subject(tx.connection, effect)? {
-        return Ok(Reserved::NoRoom(admission::unresolved(&open.effect)));
+        return Ok(Reserved::NoRoom(admission::unresolved(&open)));
     }
     holds::room(tx, &Wanted::of(&effect.view), now)
 }

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::{
     law::{approval_in, call, data, lost, ops, says_no},
-    shop::{DESK, REFUND, Shop},
+    shop::{DESK, REFUND, Shop, VARIED},
 };
 
 const OTHER: &str = "payment_intent=pi_2&amount=100";
@@ -86,6 +86,9 @@ fn what_is_approved_under_a_halt_is_sent_after_it() {
     );
     says_no(&call(&sidecar, "ops", "POST", &path, ""), 409, "CONFLICT", "already_decided");
     assert_eq!((shop.writes(), shop.home.effect(&first.effect())["stage"].clone()), (0, json!("ready")));
+    let varied = sidecar.billing().refund(None, VARIED);
+    varied.assert_refused(422, "oncegate_unresolved_effect");
+    assert!(varied.reason.contains("it is approved and has not been sent yet"), "{varied:?}");
     assert_eq!(ops(&shop.home, &sidecar, &["resume"]).code, 0);
     shop.home.wait_outcome(&first.effect(), "succeeded");
     assert_eq!((shop.writes(), shop.home.money()), (1, (12_000, 0, 0)));

@@ -6,6 +6,7 @@ const NOW: Timestamp = Timestamp(1_000_000_000);
 const WITHIN: Duration = Duration::from_secs(600);
 const STANDINGS: [Standing; 7] = [
     Standing::AwaitingApproval,
+    Standing::Ready,
     Standing::InFlight,
     Standing::Unknown,
     Standing::Succeeded(NOW),
@@ -91,6 +92,7 @@ fn a_declared_key_is_free_again_after_a_failure_and_a_no() {
                 assert_eq!(other, Decision::New { retry_of });
             }
             Standing::AwaitingApproval
+            | Standing::Ready
             | Standing::InFlight
             | Standing::Unknown
             | Standing::Succeeded(_)
@@ -108,6 +110,7 @@ fn an_identical_request_is_a_repeat_unless_its_key_says_otherwise() {
     let retry = retrying(&known(Standing::Failed, 'B'));
     for (standing, bare, on_purpose) in [
         (Standing::AwaitingApproval, true, true),
+        (Standing::Ready, true, true),
         (Standing::InFlight, true, true),
         (Standing::Unknown, true, true),
         (ago(0), true, false),
@@ -187,4 +190,20 @@ fn only_what_failed_is_retried_on_purpose_and_only_once() {
     }
     let missing = retrying(&known(Standing::Failed, 'A'));
     assert_eq!(refused(decide(&missing, &Facts::default(), NOW)), refusal);
+}
+
+/// Of what is approved and waits, nothing has left.
+#[test]
+fn what_was_never_sent_is_not_said_to_be_applied() {
+    for (standing, may_be_applied) in
+        [(Standing::Ready, false), (Standing::InFlight, true), (Standing::Unknown, true)]
+    {
+        let facts = Facts { open_on_subject: Some(known(standing, 'A')), ..Facts::default() };
+        let Decision::Refuse(refusal) = decide(&of_something_else(), &facts, NOW) else {
+            panic!("{standing:?}")
+        };
+        let said = refusal.sentence;
+        assert_eq!(said.contains("may have applied"), may_be_applied, "{standing:?}: {said}");
+        assert_eq!(said.contains("has not been sent yet"), !may_be_applied, "{standing:?}: {said}");
+    }
 }
