@@ -4,7 +4,7 @@
 //! Nothing here sends a write by itself: an approval and a replay go through [`crate::let_through`], and looking again
 //! is a read at the provider.
 
-mod actions;
+pub(crate) mod actions;
 mod actions_write;
 mod adapter_action;
 mod answer;

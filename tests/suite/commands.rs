@@ -70,14 +70,23 @@ fn the_database_and_the_api_say_the_same() {
     shop.books.lose(1);
     let effect = sidecar.billing().refund(None, REFUND).assert_unknown().effect();
     assert_eq!(sidecar.billing().refund(None, "payment_intent=pi_2&amount=100").status, 200);
-    for args in [&["effects", "--json"][..], &["effects", "--unresolved", "--json"], &["limits", "--json"]] {
+    for args in [
+        &["effects", "--json"][..],
+        &["effects", "--unresolved", "--json"],
+        &["effects", "--action", "refund", "--json"],
+        &["effects", "--action", "act_refund", "--json"],
+        &["effects", "--action", "act_other", "--json"],
+        &["limits", "--json"],
+    ] {
         let asked = sidecar.cli(&shop.home, "ops", args);
         let read = shop.home.run_on_db(args);
         assert_eq!((asked.code, read.code), (0, 0), "{asked:?} {read:?}");
         assert_eq!(asked.json(), read.json(), "{args:?}");
     }
-    let open = shop.home.run_on_db(&["effects", "--unresolved", "--json"]).json();
-    assert_eq!(open.as_array().unwrap().len(), 1);
+    for (args, number) in [(&["--unresolved"][..], 1), (&["--action", "act_refund"], 2)] {
+        let listed = shop.home.run_on_db(&[&["effects", "--json"], args].concat()).json();
+        assert_eq!(listed.as_array().unwrap().len(), number, "{args:?}");
+    }
     for args in [&["effects"][..], &["limits"], &["effect", "show", &effect]] {
         let asked = sidecar.cli(&shop.home, "ops", args);
         assert_eq!(asked.code, 0, "{asked:?}");

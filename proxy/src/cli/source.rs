@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use hyper::Method;
+use oncegate_policy::action::ActionName;
 use oncegate_policy::id::EffectId;
 use oncegate_store::read::{EffectFilter, Reader};
 use serde::Serialize;
@@ -14,6 +15,7 @@ use super::exit::{Stop, chain};
 use super::pages::{Listed, Part};
 use super::{Common, print, visible};
 use crate::clock::Clock;
+use crate::control::actions::ID_PREFIX;
 use crate::control::show;
 
 /// Where to read.
@@ -61,7 +63,7 @@ impl Source {
         let page = async |limit, offset| match self {
             Self::Api(api) => api.page("/actions/effects", &wanted.filters(), limit, offset).await,
             Self::Database(reader) => {
-                let filter = wanted.filter(limit, offset)?;
+                let filter = wanted.filter(reader, limit, offset).await?;
                 let found = reader.list(filter).await.map_err(|error| unreadable(&error))?;
                 Ok((value(&found.effects.iter().map(show::effect).collect::<Vec<_>>())?, found.total))
             }
@@ -125,12 +127,9 @@ impl Wanted {
         filters
     }
 
-    fn filter(&self, limit: u32, offset: u32) -> Result<EffectFilter, Stop> {
+    async fn filter(&self, reader: &Reader, limit: u32, offset: u32) -> Result<EffectFilter, Stop> {
         let action = match &self.action {
-            Some(text) => Some(
-                oncegate_policy::action::ActionName::parse(text)
-                    .ok_or_else(|| Stop::usage(format!("`{text}` is no action's name")))?,
-            ),
+            Some(text) => Some(named(reader, text).await?),
             None => None,
         };
         Ok(EffectFilter {
@@ -141,6 +140,21 @@ impl Wanted {
             offset,
             ..EffectFilter::default()
         })
+    }
+}
+
+/// The action that is meant, by its name or its id. The API asks its configuration which of the two it is; the record is
+/// asked whether it knows an action whose name looks like an id.
+async fn named(reader: &Reader, text: &str) -> Result<ActionName, Stop> {
+    let by_id = text.strip_prefix(ID_PREFIX).and_then(ActionName::parse);
+    match (ActionName::parse(text), by_id) {
+        (Some(whole), Some(by_id)) => {
+            let filter = EffectFilter { action: Some(whole.clone()), limit: 1, ..EffectFilter::default() };
+            let found = reader.list(filter).await.map_err(|error| unreadable(&error))?;
+            Ok(if found.total > 0 { whole } else { by_id })
+        }
+        (Some(name), None) | (None, Some(name)) => Ok(name),
+        (None, None) => Err(Stop::usage(format!("`{text}` is no action's name"))),
     }
 }
 
