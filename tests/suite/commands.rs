@@ -161,6 +161,13 @@ fn explain_sends_nothing() {
     assert!(known.out.contains("refund") && known.out.contains("12000"), "{known:?}");
     let unknown = shop.home.run(&["explain", "POST", "https://api.stripe.com/v1/customers"]);
     assert!(unknown.out.contains("undeclared"), "{unknown:?}");
+    for (host, code, said) in
+        [("files.stripe.com", 15, "oncegate_ambiguous"), ("api.stripe.com:443", 0, "recorded first")]
+    {
+        let field = format!("Host: {host}");
+        let told = shop.home.run(&["explain", "POST", url, "-H", &field, "--data", REFUND]);
+        assert!(told.code == code && told.out.contains(said), "{host}: {told:?}");
+    }
     assert_eq!(shop.provider.record().connections(), 0);
 }
 

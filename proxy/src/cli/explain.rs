@@ -101,7 +101,10 @@ fn request(args: &ExplainArgs) -> Result<(Request<()>, Via), Stop> {
             HeaderValue::from_str(value).map_err(|error| wrong("--content-type", &error))?,
         );
     }
-    headers.insert(HOST, HeaderValue::from_str(written).map_err(|error| wrong("the URL", &error))?);
+    // One that is given is judged as the agent's would be.
+    if !headers.contains_key(HOST) {
+        headers.insert(HOST, HeaderValue::from_str(written).map_err(|error| wrong("the URL", &error))?);
+    }
     let mut request = Request::new(());
     *request.method_mut() = method;
     *request.uri_mut() = uri;
