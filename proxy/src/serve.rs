@@ -10,6 +10,7 @@ use std::time::Duration;
 use oncegate_certs::{Authority, Leaves};
 use oncegate_policy::caller::CallerName;
 use oncegate_policy::id::OwnerId;
+use oncegate_store::lock::Lock;
 use oncegate_store::{OpenError, Store, StoreError, StoreOptions};
 use thiserror::Error;
 use tokio::sync::watch;
@@ -102,7 +103,8 @@ pub struct Running {
     background: Vec<JoinHandle<()>>,
 }
 
-/// Starts a sidecar: ports first, since they fail most often and cost nothing; then trust, then the record.
+/// Starts a sidecar: the lock of its database first, so that a second one is told that it is one; then ports, since they
+/// fail most often and cost nothing; then trust, then the record.
 ///
 /// # Errors
 /// The step that failed.
@@ -110,6 +112,8 @@ pub async fn start(loaded: Loaded, options: Options) -> Result<Running, StartErr
     let files = Files::of(&loaded);
     let trust_dir = loaded.trust_dir();
     let Loaded { config, directory, .. } = loaded;
+    let database = directory.join(&config.store.path);
+    let lock = Lock::take(&database)?;
     let proxy = bind("the proxy", config.proxy.listen).await?;
     let control = bind("the control API", config.control.listen).await?;
     let mut sockets = sockets::of_callers(&config.callers, &directory).await?;
@@ -118,7 +122,7 @@ pub async fn start(loaded: Loaded, options: Options) -> Result<Running, StartErr
 
     let now = options.clock.now();
     let store_options = StoreOptions {
-        path: directory.join(&config.store.path),
+        path: database,
         schedule: config.reconcile.schedule,
         queue_capacity: config.store.max_waiting,
         keep_responses: config.store.keep_responses,
@@ -133,7 +137,7 @@ pub async fn start(loaded: Loaded, options: Options) -> Result<Running, StartErr
     let (ports, own_ports) = sockets::ports(&sockets)?;
     let ours = Arc::new(Ports::from(ports));
     let snapshot = Snapshot::new(config, directory, Arc::new(vault), Arc::clone(&ours))?;
-    let store = Store::open(store_options, OwnerId::from_ulid(&new_ulid()), now)?;
+    let store = Store::open_locked(lock, store_options, OwnerId::from_ulid(&new_ulid()), now)?;
     for difference in store.sync_limits(limits, now).await? {
         tracing::info!(difference, "a limit differs from what was recorded");
     }

@@ -27,12 +27,20 @@ pub fn own_name(path: &Path) -> PathBuf {
 ///
 /// Given up by name, and not by closing the files alone: a program that another thread is starting at this instant has
 /// inherited them, and would hold the locks until it runs.
-pub(crate) struct Lock {
+pub struct Lock {
     beside: File,
     database: Option<File>,
 }
 
 impl Lock {
+    /// Of the database at `path`, for [`crate::Store::open_locked`]. `None` where there is none yet: nobody runs on that.
+    ///
+    /// # Errors
+    /// Another sidecar runs on it, or the file cannot be locked.
+    pub fn take(path: &Path) -> Result<Option<Self>, OpenError> {
+        path.exists().then(|| Self::of(&own_name(path))).transpose()
+    }
+
     /// Of a database that is there, by its own name.
     pub(crate) fn of(path: &Path) -> Result<Self, OpenError> {
         let mut name = path.as_os_str().to_owned();

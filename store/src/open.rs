@@ -36,7 +36,20 @@ impl Store {
     /// # Errors
     /// Another sidecar runs on it, or the file cannot be used safely.
     pub fn open(options: StoreOptions, owner: OwnerId, now: Timestamp) -> Result<Self, OpenError> {
-        let opened = Opened::new(&options, owner, now)?;
+        Self::open_locked(None, options, owner, now)
+    }
+
+    /// The same, with the lock that was taken on it before.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub fn open_locked(
+        lock: Option<Lock>,
+        options: StoreOptions,
+        owner: OwnerId,
+        now: Timestamp,
+    ) -> Result<Self, OpenError> {
+        let opened = Opened::new(lock, &options, owner, now)?;
         let reader = Reader::open(&opened.path)?;
         let Opened { lock, is_new, path, connection, setting, head } = opened;
         if is_new {
@@ -59,7 +72,8 @@ impl Store {
         owner: OwnerId,
         now: Timestamp,
     ) -> Result<(Self, Hand), OpenError> {
-        let Opened { lock, path, connection, setting, head, is_new: _ } = Opened::new(&options, owner, now)?;
+        let Opened { lock, path, connection, setting, head, is_new: _ } =
+            Opened::new(None, &options, owner, now)?;
         let reading = Reading::of(&path);
         let filled = Arc::new(Notify::new());
         let looks = Arc::new(Queue::by_hand(Arc::clone(&filled)));
@@ -85,10 +99,19 @@ struct Opened {
 }
 
 impl Opened {
-    fn new(options: &StoreOptions, owner: OwnerId, now: Timestamp) -> Result<Self, OpenError> {
+    fn new(
+        lock: Option<Lock>,
+        options: &StoreOptions,
+        owner: OwnerId,
+        now: Timestamp,
+    ) -> Result<Self, OpenError> {
         let is_new = lock::create(&options.path)?;
         let path = lock::own_name(&options.path);
-        let lock = Lock::of(&path)?;
+        // One that was taken on a file that has gone since is of no use, and in the way of the other.
+        let lock = match lock.filter(|_| !is_new) {
+            Some(lock) => lock,
+            None => Lock::of(&path)?,
+        };
         let mut connection = writing(&path)?;
         upgrade(&mut connection, &path)?;
         let failed = |source| OpenError::database("open", &path, source);

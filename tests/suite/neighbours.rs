@@ -133,6 +133,29 @@ fn p5_a_port_that_is_another_ones_now_is_not_asked() {
     assert_eq!(halted(&b), false);
 }
 
+/// The ordinary case: the same configuration twice, whose ports the first one has as well.
+#[test]
+fn a_second_sidecar_is_told_that_it_is_one() {
+    let provider = Provider::tls(&[DESK]);
+    let home = Home::new(&desk_conf(provider.addr()));
+    let sidecar = home.serve();
+    let mut fixed = desk_conf(provider.addr());
+    fixed.proxy = vec![format!("listen = \"{}\"", sidecar.proxy)];
+    fixed.control = vec![format!("listen = \"{}\"", sidecar.control)];
+    fs::write(home.path("fixed.toml"), fixed.text()).unwrap();
+    let second = run(&home, "fixed.toml", &["serve"]);
+    assert!(second.code == 2 && second.err.contains("another oncegate already runs on"), "{second:?}");
+    assert_eq!(sidecar.stop(), 0);
+    // A port that somebody else has is named, and leaves no database behind.
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    fixed.proxy = vec![format!("listen = \"{}\"", taken.local_addr().unwrap())];
+    fixed.store = vec!["path = \"new.db\"".into()];
+    fs::write(home.path("fixed.toml"), fixed.text()).unwrap();
+    let third = run(&home, "fixed.toml", &["serve"]);
+    assert!(third.code == 2 && third.err.contains("the proxy cannot listen on"), "{third:?}");
+    assert!(!home.path("new.db").exists());
+}
+
 /// Another folder, in which the database has another name.
 fn other_name(provider: &Provider, of: &Path, name: impl Fn(&Path, &Path)) -> Home {
     let mut conf = desk_conf(provider.addr());
