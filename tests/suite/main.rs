@@ -13,6 +13,7 @@ mod adapter_resend;
 mod adapter_stripe_write;
 mod api_actions;
 mod api_again;
+mod api_described;
 mod api_guard;
 mod api_import;
 mod api_invoke;
