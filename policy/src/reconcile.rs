@@ -38,6 +38,19 @@ pub enum Finding {
     },
 }
 
+impl Finding {
+    /// The word in the record and in the metrics.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Matched { .. } => "matched",
+            Self::ProviderSaysFailed { .. } => "provider_failed",
+            Self::NoMatch { .. } => "no_match",
+            Self::Unreadable { .. } => "unreadable",
+        }
+    }
+}
+
 /// Who asked for the look.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Looker {

@@ -112,6 +112,10 @@ async fn first_hop(
     let proof = bound.or_else(|| presented_key(request.headers()));
     let known = proof.and_then(|proof| Some((proof.caller(sidecar)?, proof)));
     let Some((caller, proof)) = known else {
+        // Some clients show theirs only when asked: that is no fault.
+        if request.headers().contains_key(header::PROXY_AUTHORIZATION) {
+            sidecar.unknown_keys.shown(&sidecar.metrics, Listener::Proxy);
+        }
         sidecar.probes.note(&target.host, Stage::Challenged);
         return challenge();
     };

@@ -74,6 +74,7 @@ pub mod strays;
 pub mod taken_over;
 pub mod task;
 pub mod traced;
+pub mod unknown_keys;
 pub mod unpack;
 pub mod vault;
 

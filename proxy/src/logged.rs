@@ -4,7 +4,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use http::HeaderMap;
+use http::{HeaderMap, StatusCode};
+use oncegate_config::model::Action;
 use oncegate_policy::action::ActionName;
 use oncegate_policy::caller::CallerName;
 use oncegate_policy::classify::Verdict;
@@ -12,6 +13,7 @@ use oncegate_policy::effect::{Rejection, Stage};
 use oncegate_policy::exchange::Exchange;
 use oncegate_policy::id::EffectId;
 use oncegate_policy::refusal::Refusal;
+use oncegate_store::plain::PlainView;
 use oncegate_store::view::EffectView;
 use serde_json::Value;
 
@@ -21,6 +23,9 @@ use crate::respond::outcome_word;
 use crate::said::Said;
 use crate::state::Sidecar;
 use crate::traced::{Parent, Span, Traces};
+
+/// Of what was there before.
+const A_REPEAT: &str = "a repeat; answered from the record, not sent again";
 
 /// A step of the pipeline whose time is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -258,6 +263,43 @@ pub fn refused(
     );
 }
 
+/// A request that is not governed was passed on, and answered. It has a line where it is one to an action.
+pub fn passed_on(sidecar: &Sidecar, caller: &CallerName, action: Option<&Action>, status: StatusCode) {
+    sidecar.metrics.passed_on();
+    if let Some(action) = action {
+        tracing::info!(
+            action.name = %action.name,
+            %caller,
+            listener = Listener::Proxy.word(),
+            provider.status = status.as_u16(),
+            "passed on, not governed"
+        );
+    }
+}
+
+/// The same, of which no answer came.
+pub fn lost(caller: &CallerName, action: Option<&Action>) {
+    if let Some(action) = action {
+        let listener = Listener::Proxy.word();
+        tracing::info!(action.name = %action.name, %caller, listener, outcome = "unknown", "passed on, not governed");
+    }
+}
+
+/// The same, asked for by name.
+pub fn invoked(view: &PlainView, repeat: bool) {
+    tracing::info!(
+        invocation.id = %view.id,
+        action.name = %view.action,
+        caller = %view.caller,
+        listener = view.listener.as_str(),
+        outcome = view.status.word(),
+        repeat,
+        provider.status = view.response_status,
+        "{}",
+        if repeat { A_REPEAT } else { "invoked, not governed" }
+    );
+}
+
 /// What became of a dispatch whose asker had been told that it is unknown.
 pub fn late(view: &EffectView, verdict: Verdict, exchange: &Exchange) {
     let wire = Wire::of(exchange);
@@ -276,7 +318,7 @@ pub fn late(view: &EffectView, verdict: Verdict, exchange: &Exchange) {
 fn sentence(said: &Said, repeat: bool) -> &'static str {
     match said {
         Said::Refused(_) => "refused; nothing was sent",
-        Said::Record { .. } if repeat => "a repeat; answered from the record, not sent again",
+        Said::Record { .. } if repeat => A_REPEAT,
         Said::Record { view, .. } => match &view.stage {
             Stage::AwaitingApproval { .. } => "waits for a person; nothing was sent",
             Stage::Ready

@@ -40,6 +40,7 @@ pub struct Metrics {
     registry: Registry,
     requests: Family<Labels, Counter>,
     passed_on: Counter,
+    unknown_keys: Family<Labels, Counter>,
     looks: Family<Labels, Counter>,
     commits: Family<Labels, Histogram, fn() -> Histogram>,
     upstream: Family<Labels, Histogram, fn() -> Histogram>,
@@ -68,6 +69,12 @@ impl Default for Metrics {
         );
         let passed_on = Counter::default();
         registry.register("passed_on", "Requests that were passed on ungoverned", passed_on.clone());
+        let unknown_keys = Family::default();
+        registry.register(
+            "unknown_keys",
+            "Keys that were shown and that no caller has",
+            unknown_keys.clone(),
+        );
         let looks = Family::default();
         registry.register("reconcile_attempts", "Looks at the provider by what was found", looks.clone());
         let commits = Family::new_with_constructor(commit_histogram as fn() -> Histogram);
@@ -86,7 +93,7 @@ impl Default for Metrics {
         registry.register("tunnels_open", "Open CONNECT tunnels by kind, and WebSockets", tunnels.clone());
         let connections = Gauge::default();
         registry.register("agent_connections_open", "Open connections of agents", connections.clone());
-        Self { registry, requests, passed_on, looks, commits, upstream, tunnels, connections }
+        Self { registry, requests, passed_on, unknown_keys, looks, commits, upstream, tunnels, connections }
     }
 }
 
@@ -123,15 +130,14 @@ impl Metrics {
         self.passed_on.inc();
     }
 
+    /// A key was shown that no caller has, at this listener.
+    pub fn unknown_key(&self, listener: &'static str) {
+        self.unknown_keys.get_or_create(&vec![("listener", listener.to_owned())]).inc();
+    }
+
     /// A look at the provider has ended.
     pub fn looked(&self, finding: &Finding) {
-        let word = match finding {
-            Finding::Matched { .. } => "matched",
-            Finding::ProviderSaysFailed { .. } => "provider_says_failed",
-            Finding::NoMatch { .. } => "no_match",
-            Finding::Unreadable { .. } => "unreadable",
-        };
-        self.looks.get_or_create(&vec![("finding", word.to_owned())]).inc();
+        self.looks.get_or_create(&vec![("finding", finding.word().to_owned())]).inc();
     }
 
     /// A transaction was committed: `admit` or `record`.

@@ -25,6 +25,7 @@ use oncegate_policy::refusal::{Code, Refusal};
 use crate::arriving::Arriving;
 use crate::front::Standing;
 use crate::inject;
+use crate::logged;
 use crate::receive::{self, Head};
 use crate::respond;
 use crate::scrub::Scrubber;
@@ -122,13 +123,14 @@ pub async fn forward(
     let reuse = snapshot.config.proxy.reuse_idle_within;
     match sending::send(sidecar, &way, request, reuse).await {
         // Nobody asked for another protocol: `Upgrade` is not passed on.
-        Ok((response, _)) if response.status().is_informational() => lost(is_write(&head), snapshot, &head),
+        Ok((response, _)) if response.status().is_informational() => lost(action, snapshot, &head),
         Ok((response, link)) => {
+            logged::passed_on(sidecar, &head.via.caller, action, response.status());
             let moved_by = MovedBy::new(&sidecar.pool, way.destination, link, &sending);
-            Ok(answered(sidecar, snapshot, &head, response, (scrubber, moved_by)))
+            Ok(answered(snapshot, &head, response, (scrubber, moved_by)))
         }
         Err(Broken::NotSent(refusal)) => Err(refusal),
-        Err(Broken::Lost) => lost(is_write(&head), snapshot, &head),
+        Err(Broken::Lost) => lost(action, snapshot, &head),
     }
 }
 
@@ -169,13 +171,11 @@ async fn leaving(
 
 /// An answer as the agent may see it: unpacked where a credential could be in it, without secrets, its body on its way.
 fn answered(
-    sidecar: &Arc<Sidecar>,
     snapshot: &Snapshot,
     head: &Head,
     response: Response<Incoming>,
     (scrubber, moved_by): (Scrubber, MovedBy),
 ) -> Response<Body> {
-    sidecar.metrics.passed_on();
     let (mut parts, incoming) = response.into_parts();
     // Where the length speaks of no body of its own it is passed on as it came; else the body's own framing says
     // it: an answer in chunks that names a length besides would be cut there.
@@ -243,8 +243,9 @@ fn withheld(status: StatusCode, write: bool, snapshot: &Snapshot, head: &Head) -
 }
 
 /// It was sent and there is no answer to pass on.
-fn lost(write: bool, snapshot: &Snapshot, head: &Head) -> Result<Response<Body>, Refusal> {
-    if write {
+fn lost(action: Option<&Action>, snapshot: &Snapshot, head: &Head) -> Result<Response<Body>, Refusal> {
+    if is_write(head) {
+        logged::lost(&head.via.caller, action);
         // Not governed, so nothing is recorded; still nobody may take it for not sent.
         let sentence = "The provider may have applied this; it is not governed, so there is no record. Do not retry; check at the provider.";
         return Ok(respond::unknown(sentence, snapshot.shape(&head.via.authority)));

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use oncegate_policy::classify;
+use oncegate_policy::exchange::Exchange;
 use oncegate_policy::plain::PlainStatus;
 use oncegate_policy::refusal::Refusal;
 use oncegate_store::plain::{Begun, NewPlain, PlainView};
@@ -15,7 +16,7 @@ use crate::asking::Asking;
 use crate::pipeline::{self, ANSWER_WITHIN_MIN, CONNECT_TIMEOUT};
 use crate::prepare::{self, Draft};
 use crate::state::{Sidecar, Snapshot};
-use crate::{unrecorded, upstream};
+use crate::{logged, unrecorded, upstream};
 
 /// What is said of it in the end.
 pub enum SaidPlain {
@@ -38,7 +39,7 @@ pub async fn invoke(
     asking: Asking,
     give: oneshot::Sender<SaidPlain>,
 ) {
-    let (caller, action) = (asking.caller.clone(), asking.action.clone());
+    let (caller, action, listener) = (asking.caller.clone(), asking.action.clone(), asking.listener);
     // What the client waits counts from here.
     let within = asking.listener.respond_within(&snapshot.config);
     let until = Instant::now() + within;
@@ -53,9 +54,9 @@ pub async fn invoke(
     let Draft { adapter, planning, stored, request, action: _ } = draft;
     let new = NewPlain {
         invocation: asking.fresh.invocation,
-        caller,
-        action,
-        listener: asking.listener.word(),
+        caller: caller.clone(),
+        action: action.clone(),
+        listener: listener.word(),
         caller_key: planning.asked.caller_key.map(|key| key.text),
         fingerprint: planning.asked.fingerprint,
         retry_of: asking.links.retry_of,
@@ -69,17 +70,21 @@ pub async fn invoke(
         Ok(Begun::Fresh { permit, invocation }) => (permit, invocation),
         Ok(Begun::Repeat(view)) => {
             connecting.abort();
+            logged::invoked(&view, true);
             drop(give.send(SaidPlain::Record { view: Box::new(view), repeat: true }));
             return;
         }
         Ok(Begun::Refused(refusal)) => {
             connecting.abort();
+            logged::refused(&sidecar, &caller, Some(&action), listener, &refusal);
             drop(give.send(SaidPlain::Refused(refusal)));
             return;
         }
         Err(error) => {
             connecting.abort();
-            drop(give.send(SaidPlain::Refused(pipeline::unrecordable(&error))));
+            let refusal = pipeline::unrecordable(&error);
+            logged::refused(&sidecar, &caller, Some(&action), listener, &refusal);
+            drop(give.send(SaidPlain::Refused(refusal)));
             return;
         }
     };
@@ -97,6 +102,9 @@ pub async fn invoke(
             exchange.await
         }
     };
+    if let Exchange::Answered(_) = &exchange {
+        sidecar.metrics.passed_on();
+    }
     let verdict = classify::verdict(&exchange, adapter.response_rules());
     record(&sidecar, claim, Seen::of(verdict, &exchange), view, give).await;
     drop(on_the_wire);
@@ -122,7 +130,7 @@ async fn record(
     };
     // Without it the row still says `running`, and its claim is gone: the sweep makes it unknown.
     if let Some(ended) = ended {
-        tracing::info!(invocation.id = %ended.id, action.name = %ended.action, caller = %ended.caller, outcome = ended.status.word(), "invoked");
+        logged::invoked(&ended, false);
         tell(&mut give, ended);
     }
 }

@@ -33,6 +33,7 @@ use crate::run_tokens::RunTokens;
 use crate::scrub::Scrubbers;
 use crate::secrets::{Kept, Tokens};
 use crate::traced::Traces;
+use crate::unknown_keys::UnknownKeys;
 use crate::upstream::dial::Destination;
 use crate::upstream::pool::Pool;
 use crate::vault::Vault;
@@ -73,6 +74,8 @@ pub struct Sidecar {
     pub in_pipeline: Counted,
     /// How far the clients came that `oncegate doctor` tries.
     pub probes: Probes,
+    /// Keys that nobody has, as they are shown.
+    pub unknown_keys: UnknownKeys,
     /// For outcomes that could not be recorded yet.
     pub unrecorded: unrecorded::Room,
     /// Wakes the reconciler.
@@ -295,6 +298,7 @@ impl Sidecar {
             on_the_wire: Counted::default(),
             in_pipeline: Counted::default(),
             probes: Probes::default(),
+            unknown_keys: UnknownKeys::default(),
             unrecorded: unrecorded::Room::default(),
             look_soon: Notify::new(),
             asked: Notify::new(),

@@ -324,7 +324,7 @@ fn look_attempt(
             by,
             tx.setting.run,
             now.0,
-            word(finding),
+            finding.word(),
             what(finding)
         ])?;
     Ok(())
@@ -335,7 +335,7 @@ fn fact<'a>(finding: &Finding, text: &'a str, by: &'a str) -> Fact<'a> {
         kind: "looked",
         author: Some(by),
         text,
-        detail: json!({ "found": word(finding), "reference": reference(finding) }).to_string(),
+        detail: json!({ "found": finding.word(), "reference": reference(finding) }).to_string(),
     }
 }
 
@@ -343,15 +343,6 @@ fn looker_word(looker: &Looker) -> &str {
     match looker {
         Looker::Schedule => "schedule",
         Looker::Caller(name) => name,
-    }
-}
-
-fn word(finding: &Finding) -> &'static str {
-    match finding {
-        Finding::Matched { .. } => "matched",
-        Finding::ProviderSaysFailed { .. } => "provider_failed",
-        Finding::NoMatch { .. } => "no_match",
-        Finding::Unreadable { .. } => "unreadable",
     }
 }
 

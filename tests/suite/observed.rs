@@ -5,16 +5,19 @@ use std::{io::Write, net::TcpStream};
 use oncegate_tests::{
     agent::Ask,
     answer::Answer,
-    conf::{BILLING_KEY, CREDENTIAL, OPS_KEY, stripe_conf},
-    sidecar::Sidecar,
+    conf::{BILLING_KEY, CREDENTIAL, Conf, OPS_KEY, stripe_conf},
+    provider::Provider,
+    script::Reply,
+    sidecar::{Home, Sidecar},
     wait::{PATIENCE, until},
     wire::Wire,
 };
 use serde_json::{Value, json};
 
 use crate::{
+    api_invoke::invoke,
     degraded::under,
-    shop::{REFUND, Shop, VARIED},
+    shop::{DESK, REFUND, Shop, VARIED},
 };
 
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
@@ -164,6 +167,63 @@ fn one_line_for_each_request_with_its_trace_and_no_body() {
     for never in ["pi_", "secret_input", BILLING_KEY, CREDENTIAL, "vendor=opaque", "b7ad6b7169203331"] {
         assert!(!log.contains(never), "{never} in:\n{log}");
     }
+}
+
+/// What is not governed is counted and told alike, whichever way it was asked for.
+#[test]
+fn an_ungoverned_action_counts_and_has_its_line_at_both_listeners() {
+    let provider = Provider::tls(&[DESK]);
+    let search =
+        "[actions.search]\nmethod = \"POST\"\nurl = \"https://tickets.test/v1/search\"\ngoverned = false\n";
+    let conf = Conf::default().host(DESK, provider.addr()).with(search);
+    let home = Home::new(&conf.with("[log]\nformat = \"json\"\nlevel = \"info\"\n"));
+    let sidecar = home.serve();
+    provider.on_write(Reply::json("200 OK", "{}"));
+    assert_eq!(sidecar.billing().ask(DESK, &Ask::json("/v1/search", r#"{"q":"secret_input"}"#)).status, 200);
+    let input = json!({ "input": { "q": "secret_input" } });
+    for answer in ["200 OK", "422 Unprocessable Entity"] {
+        provider.on_write(Reply::json(answer, "{}"));
+        let key = Some(answer);
+        assert_eq!(invoke(&sidecar, "billing-agent", key, "search", &input).status, 200);
+    }
+    assert_eq!(invoke(&sidecar, "billing-agent", Some("200 OK"), "search", &input).status, 200);
+    let told: Vec<_> = until("four lines", || Some(lines(&sidecar)).filter(|lines| lines.len() >= 4))
+        .iter()
+        .map(|line| json!([line["action.name"], line["listener"], line["provider.status"], line["repeat"]]))
+        .collect();
+    assert_eq!(
+        json!(told),
+        json!([
+            ["search", "proxy", 200, null],
+            ["search", "api", 200, false],
+            ["search", "api", 422, false],
+            ["search", "api", 200, true],
+        ])
+    );
+    let text = metrics(&sidecar, Some(OPS_KEY)).text();
+    assert!(text.contains("oncegate_passed_on_total 3\n"), "{text}");
+    assert!(!sidecar.log().contains("secret_input"), "{}", sidecar.log());
+}
+
+#[test]
+fn a_key_that_nobody_has_leaves_a_line_and_a_count() {
+    let shop = Shop::open_with(|at| stripe_conf(at).with("[log]\nformat = \"json\"\nlevel = \"info\"\n"));
+    let sidecar = shop.home.serve();
+    let ask = |authorization| {
+        let stranger = sidecar.billing().authorized(authorization);
+        stranger.absolute("tickets.test", &Ask::get("http://tickets.test/")).unwrap().status
+    };
+    // Who shows no key is asked for it, as some clients want to be.
+    assert_eq!([ask(None), ask(Some("Bearer og_wrong_1")), ask(Some("Bearer og_wrong_2"))], [407; 3]);
+    assert_eq!(metrics(&sidecar, None).status, 401);
+    assert_eq!(metrics(&sidecar, Some("og_wrong_3")).status, 401);
+    let text = metrics(&sidecar, Some(OPS_KEY)).text();
+    for (listener, number) in [("proxy", 2), ("api", 1)] {
+        let line = format!("oncegate_unknown_keys_total{{listener=\"{listener}\"}} {number}\n");
+        assert!(text.contains(&line), "no {line} in:\n{text}");
+        until("its line", || lines(&sidecar).into_iter().find(|line| line["listener"] == listener));
+    }
+    assert!(!sidecar.log().contains("og_wrong"), "{}", sidecar.log());
 }
 
 /// The disk under the log is full: what is served does not notice, and the operator is told by a number.

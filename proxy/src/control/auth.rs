@@ -13,6 +13,7 @@ use oncegate_policy::time::Timestamp;
 
 use super::answer::{ApiError, ErrorCode};
 use super::routes::{self, Access};
+use crate::asking::Listener;
 use crate::proof;
 use crate::state::Sidecar;
 
@@ -43,6 +44,16 @@ impl FromRequestParts<Arc<Sidecar>> for Asker {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, sidecar: &Arc<Sidecar>) -> Result<Self, ApiError> {
+        let asker = Self::of(parts, sidecar);
+        if asker.is_err() && parts.headers.contains_key(header::AUTHORIZATION) {
+            sidecar.unknown_keys.shown(&sidecar.metrics, Listener::Api);
+        }
+        asker
+    }
+}
+
+impl Asker {
+    fn of(parts: &Parts, sidecar: &Sidecar) -> Result<Self, ApiError> {
         let refused = |message: &str| ApiError::new(ErrorCode::AuthenticationFailed, message);
         let mut headers = parts.headers.get_all(header::AUTHORIZATION).iter();
         let (Some(value), None) = (headers.next(), headers.next()) else {

@@ -99,11 +99,12 @@ pub async fn open(
     let (response, link) = match sending::send(sidecar, &way, request, reuse).await {
         Ok(sent) => sent,
         Err(Broken::NotSent(refusal)) => return Err(refusal),
-        Err(Broken::Lost) => return super::lost(false, snapshot, &head),
+        Err(Broken::Lost) => return super::lost(None, snapshot, &head),
     };
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+        sidecar.metrics.passed_on();
         let moved_by = MovedBy::new(&sidecar.pool, way.destination, link, &Sending::whole());
-        return Ok(super::answered(sidecar, snapshot, &head, response, (scrubber, moved_by)));
+        return Ok(super::answered(snapshot, &head, response, (scrubber, moved_by)));
     }
     agreed(response.headers(), &accept, &scrubber)?;
     sidecar.metrics.passed_on();
