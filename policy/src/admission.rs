@@ -183,7 +183,7 @@ fn guards_nothing(known: &Known) -> bool {
         Standing::Failed | Standing::Rejected => true,
         Standing::AwaitingApproval
         | Standing::Ready
-            | Standing::InFlight
+        | Standing::InFlight
         | Standing::Unknown
         | Standing::Succeeded(_)
         | Standing::PartlyApplied(_) => false,

@@ -25,7 +25,8 @@ fn p2_the_same_refund_by_another_client_is_answered_from_the_record() {
     let versions: Vec<_> = looks.map(|asked| asked.head.field("stripe-version").map(str::to_owned)).collect();
     assert!(!versions.is_empty() && versions.iter().all(|one| one.as_deref() == Some("2026-10-28.endive")));
 
-    let others = [agent.refund(Some(KEYS[1]), REFUND), agent.ask("api.stripe.com", &by_sdk("2027-01-01.x", KEYS[2]))];
+    let others =
+        [agent.refund(Some(KEYS[1]), REFUND), agent.ask("api.stripe.com", &by_sdk("2027-01-01.x", KEYS[2]))];
     for other in others {
         assert_eq!((other.outcome(), other.effect()), ("succeeded", lost.effect()), "{other:?}");
     }
@@ -43,8 +44,9 @@ fn p8_no_request_names_the_effect_of_another() {
     });
     let sidecar = home.serve();
     provider.on_write(Reply::lost());
-    let lost = call(&sidecar, "billing", "POST", "/actions/pay/invoke", r#"{"input":{"to":"alice"}}"#);
-    let lost = lost.json()["error"]["details"]["effectId"].as_str().map_or_else(|| lost.effect(), str::to_owned);
+    let lost = call(&sidecar, "billing-agent", "POST", "/actions/pay/invoke", r#"{"input":{"to":"alice"}}"#);
+    let lost =
+        lost.json()["error"]["details"]["effectId"].as_str().map_or_else(|| lost.effect(), str::to_owned);
     let sent = provider.record().writes().len();
     for body in [
         format!(r#"{{"to":"bob","ref":"{lost}"}}"#),
@@ -52,7 +54,10 @@ fn p8_no_request_names_the_effect_of_another() {
         format!(r#"{{"to":"{}"}}"#, lost.to_ascii_lowercase()),
         format!(r#"{{"to":"bob","notes":[{{"{lost}":1}}]}}"#),
     ] {
-        sidecar.billing().ask(DESK, &Ask::json("/payouts", &body)).assert_refused(400, "oncegate_invalid_input");
+        sidecar
+            .billing()
+            .ask(DESK, &Ask::json("/payouts", &body))
+            .assert_refused(400, "oncegate_invalid_input");
     }
     assert_eq!(provider.record().writes().len(), sent);
     let own = sidecar.billing().ask(DESK, &Ask::json("/payouts", r#"{"to":"bob","ref":"order-17"}"#));
