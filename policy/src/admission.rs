@@ -13,6 +13,8 @@ use crate::time::Timestamp;
 pub struct Asked {
     /// The caller's key, if one was sent.
     pub caller_key: Option<CallerKey>,
+    /// The other one, where the caller sent two: `operationKey` beside `Idempotency-Key`. A match on either is a match.
+    pub second_key: Option<CallerKey>,
     /// The rendered `operation_key`, if the action declares one.
     pub declared_key: Option<String>,
     /// What the request says.
@@ -21,6 +23,13 @@ pub struct Asked {
     pub identical_within: Duration,
     /// The failed invocation that this one retries on purpose.
     pub retry_of: Option<InvocationId>,
+}
+
+impl Asked {
+    /// Each key that the caller sent.
+    fn keys(&self) -> impl Iterator<Item = &CallerKey> {
+        [&self.caller_key, &self.second_key].into_iter().flatten()
+    }
 }
 
 /// A key that the caller sent.
@@ -75,6 +84,10 @@ pub struct Facts {
     pub by_caller_key: Option<Known>,
     /// The invocation without an effect that is bound to this caller's key, from when the action was not governed.
     pub plain_under_key: Option<InvocationId>,
+    /// As `by_caller_key`, of the second key.
+    pub by_second_key: Option<Known>,
+    /// As `plain_under_key`, of the second key.
+    pub plain_under_second_key: Option<InvocationId>,
     /// The latest under the declared key, whoever asked.
     pub by_declared_key: Option<Known>,
     /// Of the identical requests of this action: an open one, else one that succeeded within `identical_within`, else the
@@ -91,6 +104,16 @@ pub struct Facts {
     pub retry_target: Option<Known>,
     /// Why everything is stopped, when it is.
     pub halted: Option<String>,
+}
+
+impl Facts {
+    /// The keys that came and name nothing yet: what the request is answered with, they name from then on.
+    pub fn unbound<'a>(&self, asked: &'a Asked) -> impl Iterator<Item = &'a CallerKey> + use<'a> {
+        let first = self.by_caller_key.is_none() && self.plain_under_key.is_none();
+        let second = self.by_second_key.is_none() && self.plain_under_second_key.is_none();
+        let first = asked.caller_key.as_ref().filter(|_| first);
+        first.into_iter().chain(asked.second_key.as_ref().filter(|_| second))
+    }
 }
 
 /// What follows.
@@ -111,12 +134,8 @@ pub enum Decision {
 /// became of what it did.
 #[must_use]
 pub fn decide(asked: &Asked, facts: &Facts, now: Timestamp) -> Decision {
-    if let Some(known) = &facts.by_caller_key {
-        // A caller's key stays with its invocation for life, failed or not.
-        return same_or_reuse(asked, known);
-    }
-    if let Some(invocation) = &facts.plain_under_key {
-        return Decision::Refuse(key_reuse(&format!("invocation {invocation}"), None));
+    if let Some(decision) = under_its_keys(asked, facts) {
+        return decision;
     }
     let mut failed_before = None;
     if let Some(known) = &facts.by_declared_key {
@@ -153,6 +172,26 @@ pub fn decide(asked: &Asked, facts: &Facts, now: Timestamp) -> Decision {
     }
 }
 
+/// A caller's key stays with its invocation for life, failed or not. Two keys cannot name two of them.
+fn under_its_keys(asked: &Asked, facts: &Facts) -> Option<Decision> {
+    let plain = facts.plain_under_key.as_ref().or(facts.plain_under_second_key.as_ref());
+    if let Some(invocation) = plain {
+        return Some(Decision::Refuse(key_reuse(&format!("invocation {invocation}"), None)));
+    }
+    let mut named = [&facts.by_caller_key, &facts.by_second_key].into_iter().flatten();
+    if let Some(other) = named.clone().find(|known| known.fingerprint != asked.fingerprint) {
+        return Some(same_or_reuse(asked, other));
+    }
+    let known = named.next()?;
+    Some(match named.find(|other| other.effect != known.effect) {
+        Some(other) => {
+            let names = format!("effects {} and {}", known.effect, other.effect);
+            Decision::Refuse(two_operations(&names, Some(&known.effect)))
+        }
+        None => Decision::Repeat(known.effect.clone()),
+    })
+}
+
 fn same_or_reuse(asked: &Asked, known: &Known) -> Decision {
     if known.fingerprint == asked.fingerprint {
         return Decision::Repeat(known.effect.clone());
@@ -166,6 +205,14 @@ pub(crate) fn key_reuse(names: &str, effect: Option<&EffectId>) -> Refusal {
         "This key already names a different request ({names}). Nothing was sent. Use the same request, or a new key for a new operation."
     );
     Refusal { code: Code::KeyReuse, sentence, effect: effect.cloned() }
+}
+
+/// The two keys of one request name two operations, in words.
+pub(crate) fn two_operations(names: &str, effect: Option<&EffectId>) -> Refusal {
+    let sentence = format!(
+        "The request carries two keys, and they name two different operations ({names}). Nothing was sent. Use one of them."
+    );
+    Refusal { code: Code::Ambiguous, sentence, effect: effect.cloned() }
 }
 
 /// Everything is stopped, for this reason.
@@ -197,7 +244,7 @@ fn is_retried_on_purpose(asked: &Asked, known: &Known) -> bool {
 
 /// A key that somebody chose names another operation.
 fn is_taken_at_its_word(asked: &Asked) -> bool {
-    asked.caller_key.as_ref().is_some_and(|key| !key.generated)
+    asked.keys().any(|key| !key.generated)
 }
 
 fn is_identical_repeat(asked: &Asked, known: &Known, facts: &Facts, now: Timestamp) -> bool {

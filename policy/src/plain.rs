@@ -1,7 +1,7 @@
 //! An invocation of an action that is not governed: it makes no effect, takes no room and is not looked for. What
 //! remains is its key, the halt, and that a retry on purpose is of something that failed.
 
-use crate::admission::{halted, key_reuse};
+use crate::admission::{halted, key_reuse, two_operations};
 use crate::fingerprint::Fingerprint;
 use crate::id::{EffectId, InvocationId};
 use crate::refusal::{Code, Refusal};
@@ -71,6 +71,10 @@ pub struct PlainFacts {
     pub by_caller_key: Option<KnownPlain>,
     /// The effect bound to this key, from when the action was governed.
     pub governed_under_key: Option<EffectId>,
+    /// As `by_caller_key`, of the second key.
+    pub by_second_key: Option<KnownPlain>,
+    /// As `governed_under_key`, of the second key.
+    pub governed_under_second_key: Option<EffectId>,
     /// The effect of this very request that is not settled, from when the action was governed.
     pub open_effect: Option<EffectId>,
     /// What `retry_of` names; `None` when there is no such invocation of this action.
@@ -93,14 +97,8 @@ pub enum PlainDecision {
 /// Decides over the facts. As in [`crate::admission::decide`], a repeat is recognised before the halt.
 #[must_use]
 pub fn decide(asked: &AskedPlain, facts: &PlainFacts) -> PlainDecision {
-    if let Some(known) = &facts.by_caller_key {
-        if known.fingerprint == asked.fingerprint {
-            return PlainDecision::Repeat(known.invocation.clone());
-        }
-        return PlainDecision::Refuse(key_reuse(&format!("invocation {}", known.invocation), None));
-    }
-    if let Some(effect) = &facts.governed_under_key {
-        return PlainDecision::Refuse(key_reuse(&format!("effect {effect}"), Some(effect)));
+    if let Some(decision) = under_its_keys(asked, facts) {
+        return decision;
     }
     if let Some(effect) = facts.open_effect.as_ref().filter(|_| !asked.reads) {
         return PlainDecision::Refuse(unresolved(effect));
@@ -112,6 +110,27 @@ pub fn decide(asked: &AskedPlain, facts: &PlainFacts) -> PlainDecision {
         Some(named) => retry_on_purpose(named, facts),
         None => PlainDecision::New,
     }
+}
+
+/// As for an invocation with an effect: each key stays with what it names, and two keys cannot name two.
+fn under_its_keys(asked: &AskedPlain, facts: &PlainFacts) -> Option<PlainDecision> {
+    let governed = facts.governed_under_key.as_ref().or(facts.governed_under_second_key.as_ref());
+    if let Some(effect) = governed {
+        return Some(PlainDecision::Refuse(key_reuse(&format!("effect {effect}"), Some(effect))));
+    }
+    let mut named = [&facts.by_caller_key, &facts.by_second_key].into_iter().flatten();
+    if let Some(other) = named.clone().find(|known| known.fingerprint != asked.fingerprint) {
+        let names = format!("invocation {}", other.invocation);
+        return Some(PlainDecision::Refuse(key_reuse(&names, None)));
+    }
+    let known = named.next()?;
+    Some(match named.find(|other| other.invocation != known.invocation) {
+        Some(other) => {
+            let names = format!("invocations {} and {}", known.invocation, other.invocation);
+            PlainDecision::Refuse(two_operations(&names, None))
+        }
+        None => PlainDecision::Repeat(known.invocation.clone()),
+    })
 }
 
 /// That the action is not governed any more settles nothing.
@@ -187,6 +206,39 @@ mod tests {
             panic!("not refused")
         };
         assert_eq!((refusal.code, refusal.effect), (Code::KeyReuse, Some(effect)));
+    }
+
+    /// A match on either of two keys is a match, and neither may name something else.
+    #[test]
+    fn each_of_two_keys_names_one_request_for_life() {
+        let one = known(PlainStatus::Succeeded, "one");
+        let id = InvocationId::from_ulid("01J0000000000000000000000B");
+        let other = KnownPlain { invocation: id, ..one.clone() };
+        let varied = known(PlainStatus::Succeeded, "other");
+        let repeat = Ok(one.invocation.clone());
+        for (first, second, expected) in [
+            (None, None, Err(None)),
+            (Some(&one), None, repeat.clone()),
+            (None, Some(&one), repeat.clone()),
+            (Some(&one), Some(&one), repeat),
+            (Some(&one), Some(&varied), Err(Some(Code::KeyReuse))),
+            (None, Some(&varied), Err(Some(Code::KeyReuse))),
+            (Some(&one), Some(&other), Err(Some(Code::Ambiguous))),
+        ] {
+            let facts = PlainFacts {
+                by_caller_key: first.cloned(),
+                by_second_key: second.cloned(),
+                ..PlainFacts::default()
+            };
+            let got = match decide(&asked(&one, false, false), &facts) {
+                PlainDecision::Repeat(id) => Ok(id),
+                decision @ (PlainDecision::New | PlainDecision::Refuse(_)) => Err(code(&decision)),
+            };
+            assert_eq!(got, expected, "{first:?} {second:?}");
+        }
+        let effect = EffectId::from_ulid("01J0000000000000000000000B");
+        let facts = PlainFacts { governed_under_second_key: Some(effect), ..PlainFacts::default() };
+        assert_eq!(code(&decide(&asked(&one, false, true), &facts)), Some(Code::KeyReuse));
     }
 
     #[test]

@@ -77,13 +77,13 @@ impl Fresh {
 /// How each [`Fresh::provider_key`] begins.
 pub const PROVIDER_KEY_BEGIN: &str = "oncegate-eff_";
 
-/// A key that came beside a request and not in one of its fields.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeyBeside {
-    /// As it was sent.
-    pub text: String,
-    /// Somebody named the operation by it (`operationKey`): no library fills that by itself, whatever it looks like.
-    pub chosen: bool,
+/// The keys that came beside a request and not in one of its fields, as they were sent and not empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeysBeside {
+    /// `Idempotency-Key`, which client libraries fill by themselves.
+    pub field: Option<String>,
+    /// `operationKey`. Somebody named the operation by it: no library fills that by itself, whatever it looks like.
+    pub operation: Option<String>,
 }
 
 /// Who asks for what, and with which bytes.
@@ -124,8 +124,8 @@ pub struct Asking {
     pub drill: Option<FaultDrill>,
     /// The preview that it is bound to.
     pub preview: Option<PreviewId>,
-    /// The key that came beside the request and not in one of its fields.
-    pub key: Option<KeyBeside>,
+    /// The keys that came beside the request and not in one of its fields.
+    pub keys: KeysBeside,
     /// What it says of other effects.
     pub links: Links,
     /// Which way it came in.
@@ -155,7 +155,7 @@ impl Asking {
             edition: 0,
             drill: None,
             preview: None,
-            key: None,
+            keys: KeysBeside::default(),
             links,
             listener: Listener::Proxy,
         }

@@ -15,7 +15,7 @@ use oncegate_policy::router::Candidate;
 use oncegate_policy::template::Scope;
 use serde_json::Value;
 
-use crate::asking::{Asking, Fresh, KeyBeside, Listener};
+use crate::asking::{Asking, Fresh, KeysBeside, Listener};
 use crate::links::Links;
 use crate::meant::{self, Content};
 use crate::state::Snapshot;
@@ -28,8 +28,8 @@ const USER_AGENT: &str = concat!("oncegate/", env!("CARGO_PKG_VERSION"));
 pub struct Invoked {
     /// Who asks.
     pub caller: CallerName,
-    /// The caller's own key, if one was sent.
-    pub key: Option<KeyBeside>,
+    /// The caller's own keys, as far as any were sent.
+    pub keys: KeysBeside,
     /// A JSON object.
     pub input: Value,
     /// What it says of other effects.
@@ -111,7 +111,7 @@ pub fn asking(
         edition: 0,
         drill: None,
         preview: invoked.preview,
-        key: invoked.key,
+        keys: invoked.keys,
         links: invoked.links,
         listener: Listener::Api,
     })

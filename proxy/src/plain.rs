@@ -58,6 +58,7 @@ pub async fn invoke(
         action: action.clone(),
         listener: listener.word(),
         caller_key: planning.asked.caller_key.map(|key| key.text),
+        second_key: planning.asked.second_key.map(|key| key.text),
         fingerprint: planning.asked.fingerprint,
         retry_of: asking.links.retry_of,
         method: stored.method,

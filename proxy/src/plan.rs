@@ -14,7 +14,7 @@ use oncegate_policy::refusal::{Code, Refusal};
 use oncegate_policy::template::Scope;
 use serde_json::Value;
 
-use crate::asking::{Asking, Listener};
+use crate::asking::{Asking, KeysBeside, Listener};
 use crate::state::{Sidecar, Snapshot};
 use crate::{adapting, fits, meaning, read, sigv4};
 
@@ -177,8 +177,10 @@ pub(crate) fn identify(
     scope.extend(adapter.said_in_fields(&asking.for_adapter(), said)?);
     scope.extend(said_by_name(action, asking));
     let said = words(adapter, said, &scope);
+    let (caller_key, second_key) = caller_keys(adapter, asking)?;
     let asked = admission::Asked {
-        caller_key: caller_key(adapter, asking)?,
+        caller_key,
+        second_key,
         declared_key,
         fingerprint: said.of_action(action.name.as_str()),
         identical_within: action.identical_within,
@@ -219,26 +221,39 @@ pub(crate) fn words(adapter: &Adapter, input: &Value, scope: &[(String, String)]
     }
 }
 
-/// The caller's key: in `Idempotency-Key`, or where the provider itself reads it.
-fn caller_key(adapter: &Adapter, asking: &Asking) -> Result<Option<CallerKey>, Refusal> {
+/// The caller's key: in `Idempotency-Key`, or where the provider itself reads it. Where `operationKey` came as well and
+/// is another, it is the second one.
+fn caller_keys(
+    adapter: &Adapter,
+    asking: &Asking,
+) -> Result<(Option<CallerKey>, Option<CallerKey>), Refusal> {
     let header = adapter.key_header().unwrap_or(KEY_HEADER);
     let in_headers = asking.headers.iter().filter(|(name, _)| name == header || name == KEY_HEADER);
     let in_body = adapter.key_member().and_then(|member| asking.input.get(member)).and_then(Value::as_str);
-    let beside = asking.key.as_ref().map(|key| key.text.as_str());
+    let KeysBeside { field, operation } = &asking.keys;
+    let beside = operation.as_deref().or(field.as_deref());
     let mut found = in_headers
         .map(|(_, text)| text.as_str())
         .chain(in_body)
         .chain(beside)
         .filter(|text| !text.is_empty());
-    let Some(text) = found.next() else { return Ok(None) };
+    let Some(text) = found.next() else { return Ok((None, None)) };
     if found.any(|other| other != text) {
         let sentence = "The request carries two different idempotency keys. Nothing was sent.";
         return Err(Refusal::new(Code::Ambiguous, sentence));
     }
+    let named = well_formed(text, operation.is_some())?;
+    match field.as_deref().filter(|field| operation.is_some() && *field != text) {
+        Some(field) => Ok((Some(well_formed(field, false)?), Some(named))),
+        None => Ok((Some(named), None)),
+    }
+}
+
+/// A key, which somebody chose or which may be a library's.
+fn well_formed(text: &str, chosen: bool) -> Result<CallerKey, Refusal> {
     if !identity::valid_key(text) {
         let sentence = "The idempotency key has to be 1 to 255 printable ASCII characters. Nothing was sent.";
         return Err(Refusal::new(Code::InvalidInput, sentence));
     }
-    let chosen = asking.key.as_ref().is_some_and(|key| key.chosen);
-    Ok(Some(CallerKey { generated: !chosen && identity::is_generated_key(text), text: text.to_owned() }))
+    Ok(CallerKey { generated: !chosen && identity::is_generated_key(text), text: text.to_owned() })
 }

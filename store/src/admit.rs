@@ -23,9 +23,10 @@ use crate::events::Event;
 use crate::facts::{self, Asking, Subjects};
 use crate::holds::{self, Reserved, Room, Wanted};
 use crate::insert::Entry;
+use crate::keys::{Came, Named, Whose};
 use crate::view::{EffectView, SecretNames, StoredRequest};
 use crate::writer::{Step, Tx};
-use crate::{Store, attempt, insert, preview, read, row};
+use crate::{Store, attempt, insert, keys, preview, read, row};
 
 const ADMIT: Step = Step::new("admit an effect").failing_at("before_commit", "after_commit").permitting();
 /// Longest title of a question that Oncegate asks by itself, in characters.
@@ -101,7 +102,7 @@ pub enum Admitted {
         /// The effect as it was committed.
         effect: EffectView,
     },
-    /// It is there already; nothing was written.
+    /// It is there already; nothing was written but the keys that came, if they named nothing before.
     Repeat(EffectView),
     /// No. An audit row was written; the key stays free.
     Refused(Refusal),
@@ -230,6 +231,10 @@ fn admit(tx: &mut Tx<'_>, new: &NewEffect, entry: &Entry) -> Result<Inside, Faul
         Decision::New { retry_of } => retry_of,
         Decision::Repeat(id) => {
             let effect = row::by_id(tx.connection, &id)?.ok_or(Fault::Gone { effect: id })?;
+            let whose = Whose { caller: &new.caller, action: &new.action };
+            for key in known.unbound(&new.asked) {
+                keys::bind(tx, &whose, &key.text, Named::Effect(effect.key), Came::WithRepeat)?;
+            }
             return Ok(Inside::Repeat(Box::new(effect.view)));
         }
         Decision::Refuse(refusal) => return refused(tx, new, refusal, now),

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use oncegate_policy::action::ActionName;
-use oncegate_policy::admission::{Asked, Facts, Known, Standing};
+use oncegate_policy::admission::{Asked, CallerKey, Facts, Known, Standing};
 use oncegate_policy::caller::CallerName;
 use oncegate_policy::id::{EffectId, InvocationId};
 use oncegate_policy::near::NearSubject;
@@ -92,7 +92,11 @@ macro_rules! known {
     };
 }
 
-const UNDER_CALLER_KEY: &str = known!("caller = ?1 AND action = ?2 AND caller_key = ?3");
+/// In its own row, or among the further ones.
+const UNDER_CALLER_KEY: &str = known!(
+    "key = coalesce((SELECT key FROM effect WHERE caller = ?1 AND action = ?2 AND caller_key = ?3),
+        (SELECT effect FROM further_key WHERE caller = ?1 AND action = ?2 AND key = ?3))"
+);
 const UNDER_DECLARED_KEY: &str = known!("action = ?1 AND declared_key = ?2 ORDER BY key DESC LIMIT 1");
 /// What is open on subjects: `$where` says which of them. It is of the same action, or of the same realm, whatever its action
 /// is called. Any of them is in the way: to find the oldest would cost SQLite a table to sort them in.
@@ -151,14 +155,8 @@ pub(crate) fn read(
     now: Timestamp,
 ) -> Result<Facts, Fault> {
     let (action, asked) = (asking.on.action.as_str(), asking.asked);
-    let by_caller_key = match &asked.caller_key {
-        Some(key) => known(statements, UNDER_CALLER_KEY, [asking.caller.as_str(), action, &key.text])?,
-        None => None,
-    };
-    let plain_under_key = match &asked.caller_key {
-        Some(key) => plain::look::under_key(statements, [asking.caller.as_str(), action, &key.text])?,
-        None => None,
-    };
+    let (by_caller_key, plain_under_key) = under_key(statements, asking, asked.caller_key.as_ref())?;
+    let (by_second_key, plain_under_second_key) = under_key(statements, asking, asked.second_key.as_ref())?;
     let by_declared_key = match &asked.declared_key {
         Some(key) => known(statements, UNDER_DECLARED_KEY, [action, key.as_str()])?,
         None => None,
@@ -171,6 +169,8 @@ pub(crate) fn read(
     Ok(Facts {
         by_caller_key,
         plain_under_key,
+        by_second_key,
+        plain_under_second_key,
         by_declared_key,
         by_fingerprint: identical(statements, asking, now)?,
         open_on_subject,
@@ -217,6 +217,17 @@ pub(crate) fn names_of_realms(
         names.entry(realm).or_default().insert(action);
     }
     Ok(names)
+}
+
+/// What one of the caller's keys names: an effect, or an invocation without one.
+fn under_key(
+    statements: &dyn Statements,
+    asking: &Asking<'_>,
+    key: Option<&CallerKey>,
+) -> Result<(Option<Known>, Option<InvocationId>), Fault> {
+    let Some(key) = key else { return Ok((None, None)) };
+    let named = [asking.caller.as_str(), asking.on.action.as_str(), &key.text];
+    Ok((known(statements, UNDER_CALLER_KEY, named)?, plain::look::under_key(statements, named)?))
 }
 
 /// What is open on the subject itself, else on one that may be the same thing.

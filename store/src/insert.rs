@@ -12,9 +12,10 @@ use crate::error::Fault;
 use crate::events::text_of;
 use crate::facts::effect_of_invocation;
 use crate::kept::execute_and_forget;
+use crate::keys::{Came, Named, Whose};
 use crate::view::{EffectView, SecretNames, StoredRequest};
 use crate::writer::Tx;
-use crate::{facts, preview, row};
+use crate::{facts, keys, preview, row};
 
 /// What is worked out once, before the writer's turn, and written to more than one place.
 #[derive(Clone)]
@@ -69,6 +70,7 @@ impl Entry {
             impact: new.impact,
             provider_key: new.provider_key,
             caller_key: new.asked.caller_key.map(|key| key.text),
+            second_key: new.asked.second_key.map(|key| key.text),
             declared_key: new.asked.declared_key,
             fingerprint: new.asked.fingerprint,
             request_digest: self.digest_hex,
@@ -212,6 +214,10 @@ fn insert_beside(
         tx.connection
             .prepare_cached("INSERT OR IGNORE INTO dependency SELECT ?1, key, ?3 FROM effect WHERE id = ?2")?
             .execute(params![key, on.as_str(), outcome.word()])?;
+    }
+    if let Some(second) = &new.asked.second_key {
+        let whose = Whose { caller: &new.caller, action: &new.action };
+        keys::bind(tx, &whose, &second.text, Named::Effect(key), Came::First)?;
     }
     if let Some(bound) = &new.preview {
         preview::bind(tx, bound, key)?;

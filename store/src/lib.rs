@@ -47,6 +47,7 @@ mod holds;
 mod insert;
 mod job;
 mod kept;
+mod keys;
 mod migrate;
 mod place;
 mod queue;

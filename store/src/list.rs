@@ -219,8 +219,11 @@ fn effects_are(filter: &EffectFilter) -> Conditions {
         values.push(Value::Text(stage.clone()));
     }
     if let Some(key) = &filter.key {
-        conditions.push("? IN (e.caller_key, e.declared_key)");
-        values.push(Value::Text(key.clone()));
+        conditions.push(
+            "(? IN (e.caller_key, e.declared_key)
+                OR EXISTS (SELECT 1 FROM further_key k WHERE k.effect = e.key AND k.key = ?))",
+        );
+        values.extend([Value::Text(key.clone()), Value::Text(key.clone())]);
     }
     conditions.extend(filter.outcome.map(outcome_is));
     conditions.extend(filter.status.as_deref().map(status_is));
@@ -232,8 +235,10 @@ fn effects_are(filter: &EffectFilter) -> Conditions {
 fn plain_are(filter: &EffectFilter) -> Conditions {
     let (mut conditions, mut values) = whose(filter);
     if let Some(key) = &filter.key {
-        conditions.push("e.caller_key = ?");
-        values.push(Value::Text(key.clone()));
+        conditions.push(
+            "(e.caller_key = ? OR EXISTS (SELECT 1 FROM further_key k WHERE k.plain = e.key AND k.key = ?))",
+        );
+        values.extend([Value::Text(key.clone()), Value::Text(key.clone())]);
     }
     if let Some(status) = &filter.status {
         conditions.push("e.status = ?");

@@ -17,6 +17,7 @@ const STEPS: &[&str] = &[
     include_str!("schema/0006.sql"),
     include_str!("schema/0007.sql"),
     include_str!("schema/0008.sql"),
+    include_str!("schema/0009.sql"),
 ];
 
 /// Marks the file as ours: "once".

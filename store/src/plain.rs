@@ -18,11 +18,12 @@ use serde_json::json;
 use crate::claim::{PlainClaim, PlainClaimed, PlainPermit, Unrecorded};
 use crate::error::{Fault, StoreError};
 use crate::events::Event;
+use crate::keys::{Came, Named, Whose};
 use crate::record::{Seen, SeenExchange};
 use crate::resolve::ResolvedAs;
 use crate::view::{NeverSent, StoredResponse};
 use crate::writer::{Step, Tx};
-use crate::{Store, admit, insert, read, row};
+use crate::{Store, admit, insert, keys, read, row};
 
 pub(crate) mod look;
 mod prune;
@@ -45,6 +46,8 @@ pub struct NewPlain {
     pub listener: &'static str,
     /// The caller's own key, if it sent one.
     pub caller_key: Option<String>,
+    /// The other one, if it sent two.
+    pub second_key: Option<String>,
     /// What the request says.
     pub fingerprint: Fingerprint,
     /// The failed invocation that this one retries on purpose.
@@ -119,7 +122,7 @@ pub enum Begun {
         /// The invocation as it was committed.
         invocation: PlainView,
     },
-    /// It is there already; nothing was written.
+    /// It is there already; nothing was written but the keys that came, if they named nothing before.
     Repeat(PlainView),
     /// No. An audit row was written; the key stays free.
     Refused(Refusal),
@@ -198,10 +201,19 @@ impl read::Reader {
 fn begin(tx: &mut Tx<'_>, new: &NewPlain, now: Timestamp) -> Result<Inside, Fault> {
     let reads = ["GET", "HEAD", "OPTIONS"].contains(&new.method.as_str());
     let asked = AskedPlain { fingerprint: new.fingerprint.clone(), retry_of: new.retry_of.clone(), reads };
-    match decide(&asked, &look::facts(tx.connection, new)?) {
+    let found = look::facts(tx.connection, new)?;
+    let whose = Whose { caller: &new.caller, action: &new.action };
+    match decide(&asked, &found) {
         PlainDecision::New => {}
         PlainDecision::Repeat(id) => {
             let known = look::by_id(tx.connection, &id)?.ok_or_else(|| gone(&id))?;
+            // What it repeats is found by a key: one of two may be new.
+            let unbound = [(&new.caller_key, &found.by_caller_key), (&new.second_key, &found.by_second_key)];
+            for key in unbound.iter().filter(|(_, known)| known.is_none()).filter_map(|(key, _)| key.as_ref())
+            {
+                let named = Named::Plain(look::key_of(tx.connection, &id)?.ok_or_else(|| gone(&id))?);
+                keys::bind(tx, &whose, key, named, Came::WithRepeat)?;
+            }
             return Ok(Inside::Repeat(known));
         }
         PlainDecision::Refuse(refusal) => {
@@ -211,6 +223,9 @@ fn begin(tx: &mut Tx<'_>, new: &NewPlain, now: Timestamp) -> Result<Inside, Faul
     }
     let target = insert::target(&new.method, &new.url);
     let key = insert_row(tx, new, &target, now)?;
+    if let Some(second) = &new.second_key {
+        keys::bind(tx, &whose, second, Named::Plain(key), Came::First)?;
+    }
     // Crash window: as at an admission, no permit exists before the commit; after it a crash leaves a row that says
     // `running` with no living owner, which the sweep calls unknown.
     let detail =

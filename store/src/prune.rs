@@ -304,6 +304,7 @@ fn shorten(tx: &Tx<'_>, effect: i64, now: Timestamp) -> Result<bool, Fault> {
 /// Removes the row if no key and no other row needs it. A caller's key names its request for life.
 fn remove(connection: &Connection, effect: i64) -> Result<bool, Fault> {
     const FREE: &str = "SELECT caller_key IS NULL AND declared_key IS NULL
+        AND NOT EXISTS (SELECT 1 FROM further_key WHERE further_key.effect = effect.key)
         AND NOT EXISTS (SELECT 1 FROM effect AS other WHERE other.retry_of = effect.invocation)
         AND NOT EXISTS (SELECT 1 FROM effect AS other WHERE other.retried_by = effect.invocation)
         AND NOT EXISTS (SELECT 1 FROM effect AS other WHERE other.compensates = effect.id)

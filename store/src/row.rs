@@ -32,7 +32,8 @@ pub(crate) struct Effect {
 /// Everything of an effect but its answer.
 const COLUMNS: &str =
     "SELECT e.key, e.id, e.invocation, e.caller, e.action, e.listener, e.subject, e.resource,
-    e.dimension, e.unit, e.amount, e.bound, e.provider_key, e.caller_key, e.declared_key, e.fingerprint,
+    e.dimension, e.unit, e.amount, e.bound, e.provider_key, e.caller_key,
+    (SELECT k.key FROM further_key k WHERE k.effect = e.key AND k.original = 1), e.declared_key, e.fingerprint,
     e.request_digest, e.target, e.created_at, e.claimed_at, e.unknown_since, e.looks, e.can_read_back,
     e.replay_until, e.retry_of, e.retried_by, e.compensates, e.approval, e.preview, e.drill, e.credential,
     e.stage, e.expires_at, (SELECT id FROM run WHERE run.key = e.run), e.next_look_at,
@@ -156,6 +157,7 @@ fn effect(row: &Row<'_>) -> Result<Effect, Fault> {
     let impact = impact(columns)?;
     let provider_key = columns.next()?;
     let caller_key = columns.next()?;
+    let second_key = columns.next()?;
     let declared_key = columns.next()?;
     let fingerprint = columns.fingerprint()?;
     let request_digest = columns.hex()?;
@@ -189,6 +191,7 @@ fn effect(row: &Row<'_>) -> Result<Effect, Fault> {
         impact,
         provider_key,
         caller_key,
+        second_key,
         declared_key,
         fingerprint,
         request_digest,

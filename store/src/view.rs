@@ -37,6 +37,8 @@ pub struct EffectView {
     pub provider_key: String,
     /// The caller's own key, if it sent one.
     pub caller_key: Option<String>,
+    /// The other one, if the request that made it carried two: `operationKey` beside `Idempotency-Key`.
+    pub second_key: Option<String>,
     /// The rendered `operation_key`, if the action declares one.
     pub declared_key: Option<String>,
     /// What the request says.

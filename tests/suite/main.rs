@@ -17,6 +17,7 @@ mod api_described;
 mod api_guard;
 mod api_import;
 mod api_invoke;
+mod api_keys;
 mod api_lists;
 mod api_plain;
 mod api_previews;

@@ -210,6 +210,7 @@ fn effect(number: u64) -> Result<NewEffect, Failure> {
         action: ActionName::parse("refund").ok_or("no name").during(STEP)?,
         asked: Asked {
             caller_key: None,
+            second_key: None,
             declared_key: None,
             fingerprint: Fingerprint::of("refund", &input, &[]),
             identical_within: Duration::from_secs(86_400),

@@ -34,6 +34,7 @@ fn known(standing: Standing, row: char) -> Known {
 fn asked() -> Asked {
     Asked {
         caller_key: None,
+        second_key: None,
         declared_key: None,
         fingerprint: fingerprint("one"),
         identical_within: WITHIN,
@@ -77,6 +78,44 @@ fn a_callers_key_names_one_request_for_life() {
     let plain = Some(InvocationId::from_ulid("01J0000000000000000000000A"));
     let facts = Facts { plain_under_key: plain, halted: halt(), ..Facts::default() };
     assert_eq!(refused(decide(&asked(), &facts, NOW)), Some((Code::KeyReuse, None)));
+}
+
+/// A match on either of two keys is a match, and neither may name something else.
+#[test]
+fn each_of_two_keys_names_one_request_for_life() {
+    let second = Some(CallerKey { text: "second".into(), generated: false });
+    let both = |asked: Asked| Asked { second_key: second.clone(), ..asked };
+    let (one, other) = (known(Standing::Succeeded(NOW), 'A'), known(Standing::Failed, 'B'));
+    let varied = Known { fingerprint: fingerprint("other"), ..other.clone() };
+    let key_reuse = |of: &Known| Err(Some((Code::KeyReuse, Some(of.effect.clone()))));
+    for (first, second, expected, unbound) in [
+        (None, None, Err(None), 2),
+        (Some(&one), None, Ok(one.effect.clone()), 1),
+        (None, Some(&one), Ok(one.effect.clone()), 1),
+        (Some(&one), Some(&one), Ok(one.effect.clone()), 0),
+        (Some(&varied), None, key_reuse(&varied), 1),
+        (None, Some(&varied), key_reuse(&varied), 1),
+        (Some(&one), Some(&varied), key_reuse(&varied), 0),
+        (Some(&varied), Some(&one), key_reuse(&varied), 0),
+        (Some(&one), Some(&other), Err(Some((Code::Ambiguous, Some(one.effect.clone())))), 0),
+    ] {
+        let facts =
+            Facts { by_caller_key: first.cloned(), by_second_key: second.cloned(), ..Facts::default() };
+        let asked = both(with_key(true));
+        let got = match decide(&asked, &facts, NOW) {
+            Decision::Repeat(effect) => Ok(effect),
+            decision @ (Decision::New { .. } | Decision::Refuse(_)) => Err(refused(decision)),
+        };
+        assert_eq!((got, facts.unbound(&asked).count()), (expected, unbound), "{first:?} {second:?}");
+    }
+    let plain = Some(InvocationId::from_ulid("01J0000000000000000000000A"));
+    let facts = Facts { plain_under_second_key: plain, ..Facts::default() };
+    assert_eq!(refused(decide(&both(with_key(true)), &facts, NOW)), Some((Code::KeyReuse, None)));
+    assert_eq!(facts.unbound(&both(with_key(true))).count(), 1);
+    // A library's key beside a chosen one: somebody has named the operation.
+    let facts = Facts { by_fingerprint: Some(one.clone()), ..Facts::default() };
+    assert_eq!(decide(&with_key(true), &facts, NOW), Decision::Repeat(one.effect));
+    assert!(matches!(decide(&both(with_key(true)), &facts, NOW), Decision::New { .. }));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Who acts on the claim core, and in which steps. A step is one verb of the store, which is one transaction.
 
-use Ask::{Keyed, Keyless, OtherBody, OtherSubject, Parked, Varied};
+use Ask::{Keyed, Keyless, Librarys, OtherBody, OtherSubject, Parked, Varied};
 use By::{Agent, Operator, Schedule};
 use Heard::{Lost, NotSent, Refused, Success};
 use Shown::{Failed, Match, Nothing};
@@ -59,6 +59,8 @@ pub(crate) enum Ask {
     OtherBody,
     /// The same as the first, without a key.
     Keyless,
+    /// The same as the first, under a key that a library made.
+    Librarys,
     /// Another amount on the same payment, without a key.
     Varied,
     /// 100 on another payment.
@@ -125,7 +127,7 @@ pub(crate) const SETTINGS: [Actor; 8] = [
 ];
 
 /// Everybody who may meet.
-pub(crate) const ACTORS: [Actor; 30] = [
+pub(crate) const ACTORS: [Actor; 31] = [
     actor("call", &[Asks(Keyed), Answer(Success)]),
     actor("call, lost", &[Asks(Keyed), Answer(Lost)]),
     actor("call, refused by the provider", &[Asks(Keyed), Answer(Refused), Asks(Keyed)]),
@@ -135,6 +137,7 @@ pub(crate) const ACTORS: [Actor; 30] = [
     actor("call, its task dies", &[Asks(Keyed), Gone, Sweep]),
     actor("another body under the key", &[Asks(OtherBody), Answer(Success)]),
     actor("the same without a key", &[Asks(Keyless), Answer(Success)]),
+    actor("the same under a library's key", &[Asks(Librarys), Answer(Refused), Asks(Librarys)]),
     actor("a varied retry", &[Asks(Varied), Answer(Success)]),
     actor("another payment", &[Asks(OtherSubject), Answer(Success)]),
     actor("another payment, lost", &[Asks(OtherSubject), Answer(Lost), Asks(OtherSubject)]),

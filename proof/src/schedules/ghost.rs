@@ -47,7 +47,8 @@ impl Is {
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
     pub(crate) id: EffectId,
-    pub(crate) key: Option<String>,
+    /// Every key that was answered with it.
+    pub(crate) keys: Vec<String>,
     pub(crate) body: String,
     pub(crate) subject: String,
     pub(crate) amount: i64,

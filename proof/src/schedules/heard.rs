@@ -90,9 +90,9 @@ fn stands(ghost: &Ghost, view: &EffectView) -> Result<(), Violation> {
 
 fn admission(play: &mut Play<'_>, asked: &Asked, admitted: Admitted) -> Result<(), Violation> {
     let Some(new) = &asked.new else { return Ok(()) };
-    let key = new.asked.caller_key.as_ref().map(|key| key.text.clone());
+    let keys = keys(new);
     let body = new.asked.fingerprint.to_string();
-    let same_key = |known: &&Known| key.is_some() && known.key == key;
+    let same_key = |known: &&Known| known.keys.iter().any(|key| keys.contains(key));
     let under_key = play.ghost.known.iter().find(same_key);
     if let Some(known) = under_key {
         // I9: one request for a key, for ever.
@@ -115,9 +115,21 @@ fn admission(play: &mut Play<'_>, asked: &Asked, admitted: Admitted) -> Result<(
             play.ghost.known.push(known(new, Is::Waiting, &play.ghost, asked));
             Ok(())
         }
-        Admitted::Repeat(view) => stands(&play.ghost, &view),
+        Admitted::Repeat(view) => {
+            // From now on they name it.
+            if let Some(known) = play.ghost.of(&view.id) {
+                known.keys.extend(keys);
+            }
+            stands(&play.ghost, &view)
+        }
         Admitted::Refused(refusal) => refused(&play.ghost, new, asked, refusal.code),
     }
+}
+
+/// The keys that a request carries.
+fn keys(new: &NewEffect) -> Vec<String> {
+    let sent = [&new.asked.caller_key, &new.asked.second_key];
+    sent.into_iter().flatten().map(|key| key.text.clone()).collect()
 }
 
 /// What must be so when an admission lets a write out.
@@ -157,7 +169,7 @@ fn refused(ghost: &Ghost, new: &NewEffect, asked: &Asked, code: Code) -> Result<
 fn known(new: &NewEffect, is: Is, ghost: &Ghost, asked: &Asked) -> Known {
     Known {
         id: new.effect.clone(),
-        key: new.asked.caller_key.as_ref().map(|key| key.text.clone()),
+        keys: keys(new),
         body: new.asked.fingerprint.to_string(),
         subject: new.subject.clone().unwrap_or_default(),
         amount: new.impact.as_ref().and_then(|impact| impact.amount).unwrap_or(0),

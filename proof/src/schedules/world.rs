@@ -10,6 +10,7 @@ use oncegate_policy::admission::{Asked, CallerKey};
 use oncegate_policy::caller::CallerName;
 use oncegate_policy::fingerprint::Fingerprint;
 use oncegate_policy::id::{EffectId, InvocationId, OwnerId};
+use oncegate_policy::identity::is_generated_key;
 use oncegate_policy::impact::{Bound, Dimension, Impact};
 use oncegate_policy::limit::{Limit, Period};
 use oncegate_policy::reconcile::Schedule;
@@ -109,13 +110,14 @@ impl World {
     pub(crate) fn request(&mut self, action: &ActionName, ask: Ask, now: Timestamp) -> NewEffect {
         let number = self.fresh();
         let (subject, amount) = match ask {
-            Ask::Keyed | Ask::Keyless | Ask::Parked => ("pi_1", 100),
+            Ask::Keyed | Ask::Keyless | Ask::Librarys | Ask::Parked => ("pi_1", 100),
             Ask::OtherBody | Ask::Varied => ("pi_1", 60),
             Ask::OtherSubject => ("pi_2", 100),
         };
         let key = match ask {
             Ask::Keyed | Ask::OtherBody => Some("order-1"),
             Ask::Parked => Some("order-2"),
+            Ask::Librarys => Some("0b8a7e0e-3c4d-4d0e-9b57-0f6a1e2d3c4b"),
             Ask::Keyless | Ask::Varied | Ask::OtherSubject => None,
         };
         let input = serde_json::json!({ "payment_intent": subject, "amount": amount });
@@ -125,7 +127,9 @@ impl World {
             caller: agent(),
             action: action.clone(),
             asked: Asked {
-                caller_key: key.map(|key| CallerKey { text: key.to_owned(), generated: false }),
+                caller_key: key
+                    .map(|key| CallerKey { text: key.to_owned(), generated: is_generated_key(key) }),
+                second_key: None,
                 declared_key: None,
                 fingerprint: Fingerprint::of(action.as_str(), &input, &[]),
                 identical_within: DAY,

@@ -176,8 +176,9 @@ const NOTHING_OF: [(&str, &str); 8] = [
     ),
     (
         "I9: a key names one request",
-        "SELECT count(*) FROM (SELECT 1 FROM effect WHERE caller_key IS NOT NULL
-             GROUP BY caller, action, caller_key HAVING count(*) > 1)",
+        "SELECT count(*) FROM (SELECT 1 FROM (SELECT caller, action, caller_key AS sent FROM effect WHERE caller_key IS NOT NULL
+                 UNION ALL SELECT caller, action, key FROM further_key)
+             GROUP BY caller, action, sent HAVING count(*) > 1)",
     ),
     (
         "P6: nothing runs beside what is open on its subject",

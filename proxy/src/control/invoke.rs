@@ -24,7 +24,7 @@ use super::auth::Asker;
 use super::params::Id;
 use super::view::InvocationJson;
 use super::{actions, body, show};
-use crate::asking::{Asking, Fresh, KeyBeside, Listener};
+use crate::asking::{Asking, Fresh, KeysBeside, Listener};
 use crate::drill;
 use crate::invoking::{self, Invoked};
 use crate::links::{self, Links};
@@ -138,10 +138,10 @@ fn read(
     asked: Value,
 ) -> Result<Asking, Refusal> {
     let links = Links::of_body(&asked)?;
-    let key = key(headers, &asked)?;
+    let keys = keys(headers, &asked)?;
     let preview = preview(&asked)?;
     let input = input(asked)?;
-    let invoked = Invoked { caller: asker.name.clone(), key, input, links, preview };
+    let invoked = Invoked { caller: asker.name.clone(), keys, input, links, preview };
     let drill = drill::of_request(snapshot, &asker.name, action, headers)?;
     Ok(Asking { drill, ..invoking::asking(snapshot, action, adapter, invoked)? })
 }
@@ -165,8 +165,8 @@ pub(crate) fn input(mut asked: Value) -> Result<Value, Refusal> {
     }
 }
 
-/// The caller's own key: `operationKey`, which somebody chose, else the field that client libraries fill by themselves.
-fn key(headers: &HeaderMap, asked: &Value) -> Result<Option<KeyBeside>, Refusal> {
+/// The caller's own keys: `operationKey`, which somebody chose, and the field that client libraries fill by themselves.
+fn keys(headers: &HeaderMap, asked: &Value) -> Result<KeysBeside, Refusal> {
     let mut fields = headers.get_all(KEY_HEADER).iter();
     let field = match (fields.next(), fields.next()) {
         (field, None) => field.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned()),
@@ -175,10 +175,9 @@ fn key(headers: &HeaderMap, asked: &Value) -> Result<Option<KeyBeside>, Refusal>
             return Err(Refusal::new(Code::Ambiguous, sentence));
         }
     };
-    let chosen =
-        links::text(asked, "operationKey")?.map(|text| KeyBeside { text: text.to_owned(), chosen: true });
-    let key = chosen.or_else(|| Some(KeyBeside { text: field?, chosen: false }));
-    Ok(key.filter(|key| !key.text.is_empty()))
+    let operation = links::text(asked, "operationKey")?.map(str::to_owned);
+    let sent = |key: Option<String>| key.filter(|text| !text.is_empty());
+    Ok(KeysBeside { field: sent(field), operation: sent(operation) })
 }
 
 /// What the pipeline said, as the published client reads it.

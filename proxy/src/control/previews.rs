@@ -16,7 +16,7 @@ use super::answer::{ApiError, ErrorCode, created, one};
 use super::auth::Asker;
 use super::params::Id;
 use super::{actions, body, invoke, show};
-use crate::asking::Listener;
+use crate::asking::{KeysBeside, Listener};
 use crate::invoking::{self, Invoked};
 use crate::links::Links;
 use crate::preview::{self, LIFE, LIFE_MAX, NoPreview};
@@ -87,8 +87,13 @@ async fn keep(
             ApiError::new(ErrorCode::Conflict, message).with_details(json!({ "reason": "not_governed" }))
         );
     }
-    let invoked =
-        Invoked { caller: asker.name.clone(), key: None, input, links: Links::default(), preview: None };
+    let invoked = Invoked {
+        caller: asker.name.clone(),
+        keys: KeysBeside::default(),
+        input,
+        links: Links::default(),
+        preview: None,
+    };
     let made = match invoking::asking(&snapshot, action, adapter, invoked) {
         Ok(asking) => preview::make(sidecar, &snapshot, asking, life).await,
         Err(refusal) => Err(NoPreview::Refused(refusal)),

@@ -41,7 +41,7 @@ pub fn effect(view: &EffectView) -> EffectJson {
         target: view.target.clone(),
         request_digest: view.request_digest.clone(),
         provider_key: view.provider_key.clone(),
-        operation_key: view.declared_key.clone(),
+        operation_key: view.declared_key.clone().or_else(|| view.second_key.clone()),
         idempotency_key: view.caller_key.clone(),
         response_status: view.response_status,
         error: match &view.stage {
@@ -280,6 +280,7 @@ mod tests {
             impact: Some(Impact { dimension: usd(), amount: Some(12_000), bound: Bound::Exact }),
             provider_key: "eff-key".into(),
             caller_key: None,
+            second_key: None,
             declared_key: Some("refund:42".into()),
             fingerprint: Fingerprint::from_hex(&"0".repeat(64)).unwrap(),
             request_digest: "0".repeat(64),

@@ -44,7 +44,7 @@ pub struct EffectJson {
     pub request_digest: String,
     /// The key that the provider deduplicates on.
     pub provider_key: String,
-    /// The rendered `operation_key`.
+    /// The rendered `operation_key`, else the `operationKey` that came beside an `Idempotency-Key`.
     pub operation_key: Option<String>,
     /// The caller's own key.
     pub idempotency_key: Option<String>,

@@ -40,6 +40,12 @@ pub(crate) fn by_key(connection: &Connection, key: i64) -> Result<Option<PlainVi
     one(connection, &BY_KEY, [key])
 }
 
+/// What other tables know it by.
+pub(crate) fn key_of(connection: &Connection, id: &InvocationId) -> Result<Option<i64>, Fault> {
+    let mut statement = connection.prepare_cached("SELECT key FROM plain_invocation WHERE id = ?1")?;
+    Ok(statement.query_row([id.as_str()], |row| row.get(0)).optional()?)
+}
+
 /// Those with these keys, the highest first, without their answers.
 pub(crate) fn listed(connection: &Connection, keys: &str) -> Result<Vec<PlainView>, Fault> {
     let mut statement = connection.prepare_cached(&LISTED)?;
@@ -117,6 +123,22 @@ fn response(columns: &mut Columns<'_>, status: Option<u16>) -> Result<Option<Sto
     Ok(Some(StoredResponse { source: ResponseSource::Dispatch, status, reason, headers, body }))
 }
 
+/// SQL for the key of what a caller's key names: in its own row, or among the further ones.
+macro_rules! under_key {
+    (plain) => {
+        "coalesce((SELECT key FROM plain_invocation WHERE caller = ?1 AND action = ?2 AND caller_key = ?3),
+            (SELECT plain FROM further_key WHERE caller = ?1 AND action = ?2 AND key = ?3))"
+    };
+    (effect) => {
+        "coalesce((SELECT key FROM effect WHERE caller = ?1 AND action = ?2 AND caller_key = ?3),
+            (SELECT effect FROM further_key WHERE caller = ?1 AND action = ?2 AND key = ?3))"
+    };
+}
+const UNDER_KEY: &str = concat!(
+    "SELECT id, fingerprint, status, retried_by IS NOT NULL FROM plain_invocation WHERE key = ",
+    under_key!(plain)
+);
+
 /// What the record holds that could be in the way of `new`.
 pub(crate) fn facts(connection: &Connection, new: &NewPlain) -> Result<PlainFacts, Fault> {
     let (caller, action) = (new.caller.as_str(), new.action.as_str());
@@ -126,10 +148,12 @@ pub(crate) fn facts(connection: &Connection, new: &NewPlain) -> Result<PlainFact
         ..PlainFacts::default()
     };
     if let Some(key) = &new.caller_key {
-        let statement = "SELECT id, fingerprint, status, retried_by IS NOT NULL FROM plain_invocation
-            WHERE caller = ?1 AND action = ?2 AND caller_key = ?3";
-        facts.by_caller_key = known(connection, statement, [caller, action, key])?;
+        facts.by_caller_key = known(connection, UNDER_KEY, [caller, action, key])?;
         facts.governed_under_key = governed_under(connection, [caller, action, key])?;
+    }
+    if let Some(key) = &new.second_key {
+        facts.by_second_key = known(connection, UNDER_KEY, [caller, action, key])?;
+        facts.governed_under_second_key = governed_under(connection, [caller, action, key])?;
     }
     if let Some(named) = &new.retry_of {
         let statement = "SELECT id, fingerprint, status, retried_by IS NOT NULL FROM plain_invocation
@@ -154,8 +178,8 @@ fn known(connection: &Connection, statement: &str, params: impl Params) -> Resul
 
 /// The effect under a caller's key, from when the action was governed.
 fn governed_under(connection: &Connection, named: [&str; 3]) -> Result<Option<EffectId>, Fault> {
-    let mut statement = connection
-        .prepare_cached("SELECT id FROM effect WHERE caller = ?1 AND action = ?2 AND caller_key = ?3")?;
+    let mut statement =
+        connection.prepare_cached(concat!("SELECT id FROM effect WHERE key = ", under_key!(effect)))?;
     let read = |row: &Row<'_>| Ok(Columns::of(row).word("effect id", EffectId::parse));
     statement.query_row(named, read).optional()?.transpose()
 }
@@ -176,7 +200,7 @@ pub(crate) fn under_key(
     statements: &dyn Statements,
     named: [&str; 3],
 ) -> Result<Option<InvocationId>, Fault> {
-    let under = "SELECT id FROM plain_invocation WHERE caller = ?1 AND action = ?2 AND caller_key = ?3";
+    let under = concat!("SELECT id FROM plain_invocation WHERE key = ", under_key!(plain));
     let read = |row: &Row<'_>| Ok(Columns::of(row).word("invocation id", InvocationId::parse));
     statements.first(under, named, read)?.transpose()
 }

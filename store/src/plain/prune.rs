@@ -107,7 +107,8 @@ fn erase(connection: &Connection, key: i64) -> Result<u64, Fault> {
 fn prune(connection: &Connection, key: i64, now: Timestamp) -> Result<u64, Fault> {
     const FREE: &str =
         "DELETE FROM plain_invocation WHERE key = ?1 AND pruned_at IS NOT NULL AND caller_key IS NULL
-        AND retry_of IS NULL AND retried_by IS NULL";
+        AND retry_of IS NULL AND retried_by IS NULL
+        AND NOT EXISTS (SELECT 1 FROM further_key WHERE plain = plain_invocation.key)";
     erase(connection, key)?;
     let marked = connection
         .prepare_cached("UPDATE plain_invocation SET pruned_at = ?2 WHERE key = ?1 AND pruned_at IS NULL")?

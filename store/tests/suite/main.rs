@@ -16,6 +16,7 @@ mod evidence;
 mod fence;
 mod holds;
 mod identity;
+mod keys;
 mod law;
 mod limits;
 mod limits_renamed;

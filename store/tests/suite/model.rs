@@ -9,6 +9,7 @@ mod reference;
 use std::time::Duration;
 
 use oncegate_policy::action::ActionName;
+use oncegate_policy::admission::CallerKey;
 use oncegate_policy::exchange::Exchange;
 use oncegate_policy::fingerprint::Said;
 use oncegate_policy::id::EffectId;
@@ -81,6 +82,10 @@ impl History {
             1 => with_key(new, &format!("00000000-0000-4000-8000-00000000000{number}")),
             _ => new,
         };
+        let text = format!("chosen-{}", self.dice.roll(6));
+        let second = CallerKey { text, generated: false };
+        let beside = new.asked.caller_key.as_ref().is_some_and(|first| first.text != second.text);
+        new.asked.second_key = (beside && self.dice.roll(3) == 0).then_some(second);
         new.approval = (self.dice.roll(5) == 0).then_some(DAY / 2);
         new = self.perhaps_bound(new).await;
         let expected = self.reference.expects(&new, self.now);
@@ -88,7 +93,7 @@ impl History {
             id: new.effect.clone(),
             caller: new.caller.clone(),
             action: new.action.clone(),
-            key: new.asked.caller_key.as_ref().map(|key| key.text.clone()),
+            keys: reference::keys(&new),
             fingerprint: new.asked.fingerprint.to_string(),
             subject: subject.clone(),
             amount,
@@ -107,7 +112,13 @@ impl History {
                 self.reference.known.push(known(Is::Waiting));
                 Expected::Parked
             }
-            Admitted::Repeat(view) => Expected::Repeat(view.id),
+            Admitted::Repeat(view) => {
+                let came = reference::keys(&new);
+                let known = self.reference.of(&view.id);
+                let new = came.into_iter().filter(|key| !known.keys.contains(key)).collect::<Vec<_>>();
+                known.keys.extend(new);
+                Expected::Repeat(view.id)
+            }
             Admitted::Refused(no) => Expected::Refused(no.code),
         };
         assert_eq!(got, expected);

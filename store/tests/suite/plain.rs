@@ -25,6 +25,7 @@ pub(crate) fn ping(memory: &Memory, text: &str) -> NewPlain {
         action: ActionName::parse("ping").unwrap(),
         listener: "api",
         caller_key: None,
+        second_key: None,
         fingerprint: Fingerprint::of("ping", &json!({ "text": text }), &[]),
         retry_of: None,
         method: "POST".into(),

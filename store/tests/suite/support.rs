@@ -111,6 +111,7 @@ impl Memory {
             action: ActionName::parse("refund").unwrap(),
             asked: Asked {
                 caller_key: None,
+                second_key: None,
                 declared_key: None,
                 fingerprint: Fingerprint::of("refund", &input, &[]),
                 identical_within: DAY,

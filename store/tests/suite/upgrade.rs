@@ -1,5 +1,6 @@
 //! A database of an earlier version keeps what it holds.
 
+use oncegate_policy::admission::CallerKey;
 use oncegate_policy::id::{EffectId, InvocationId};
 use oncegate_policy::limit::Period;
 use oncegate_policy::reconcile::Looker;
@@ -86,6 +87,13 @@ async fn version_1_keeps_its_effects_and_its_chain() {
     let repeat = with_key(memory.refund("pi_1", 600), "refund:1");
     let repeat = memory.store.admit(repeat, NOON.plus(DAY)).await.unwrap();
     assert!(matches!(repeat, Admitted::Repeat(_)), "{repeat:?}");
+    // A key that comes with a repeat from now on is bound to what version 1 wrote.
+    let mut joining = with_key(memory.refund("pi_1", 600), "refund:1");
+    joining.asked.second_key = Some(CallerKey { text: "op-1".into(), generated: false });
+    for new in [joining, with_key(memory.refund("pi_1", 600), "op-1")] {
+        let repeat = memory.store.admit(new, NOON.plus(2 * DAY)).await.unwrap();
+        assert!(matches!(&repeat, Admitted::Repeat(view) if view.id == page.effects[4].id), "{repeat:?}");
+    }
     assert_eq!(memory.store.verify_chain().await.unwrap().fault, None);
     drop(memory.store);
     assert!(Reader::open(&path).is_ok());

@@ -25,7 +25,7 @@ pub(super) struct Plain {
 
 struct Known {
     id: InvocationId,
-    key: Option<String>,
+    keys: Vec<String>,
     text: String,
     status: PlainStatus,
 }
@@ -58,23 +58,32 @@ impl History {
     async fn begin_plain(&mut self) {
         let text = format!("text-{}", self.dice.roll(3));
         let key = (self.dice.roll(2) == 0).then(|| format!("plain-{}", self.dice.roll(3)));
-        let new = NewPlain { caller_key: key.clone(), ..ping(self.memory(), &text) };
+        let second = (self.dice.roll(3) == 0).then(|| format!("plain-{}", self.dice.roll(3)));
+        let second = second.filter(|second| key.as_ref().is_some_and(|key| key != second));
+        let keys: Vec<_> = [&key, &second].into_iter().flatten().cloned().collect();
+        let new = NewPlain { caller_key: key, second_key: second, ..ping(self.memory(), &text) };
         let id = new.invocation.clone();
-        let named = self.plain.known.iter().find(|known| key.is_some() && known.key == key);
-        match self.memory().store.begin_plain(new, self.now).await.unwrap() {
-            Begun::Fresh { permit, invocation } => {
-                assert!(named.is_none() && !self.reference.halted);
+        let begun = self.memory().store.begin_plain(new, self.now).await.unwrap();
+        let sent = |known: &&mut Known| known.keys.iter().any(|key| keys.contains(key));
+        let mut named: Vec<_> = self.plain.known.iter_mut().filter(sent).collect();
+        let varied = named.iter().any(|known| known.text != text);
+        match (begun, named.as_mut_slice()) {
+            (Begun::Fresh { permit, invocation }, []) => {
+                assert!(!self.reference.halted);
                 assert_eq!(Some(invocation), self.memory().store.plain(&id).await.unwrap());
-                self.plain.known.push(Known { id, key, text, status: PlainStatus::Running });
+                self.plain.known.push(Known { id, keys, text, status: PlainStatus::Running });
                 self.plain.claims.push(permit.spend());
             }
-            Begun::Repeat(view) => {
-                assert!(named.is_some_and(|known| known.id == view.id && known.text == text));
+            (Begun::Repeat(view), [known]) => {
+                assert!(known.id == view.id && !varied);
+                known.keys.extend(keys);
             }
-            Begun::Refused(no) => match named {
-                Some(known) => assert!(known.text != text && no.code == Code::KeyReuse),
-                None => assert!(self.reference.halted && no.code == Code::Halted),
-            },
+            (Begun::Refused(no), []) => assert!(self.reference.halted && no.code == Code::Halted),
+            (Begun::Refused(no), [_]) => assert!(varied && no.code == Code::KeyReuse),
+            (Begun::Refused(no), _) => {
+                assert_eq!(no.code, if varied { Code::KeyReuse } else { Code::Ambiguous });
+            }
+            (begun, named) => panic!("{begun:?} under keys of {}", named.len()),
         }
     }
 

@@ -46,7 +46,8 @@ pub(super) struct Known {
     pub(super) id: EffectId,
     pub(super) caller: CallerName,
     pub(super) action: ActionName,
-    pub(super) key: Option<String>,
+    /// Every key that was answered with it, and whose it is.
+    pub(super) keys: Vec<(CallerName, String)>,
     pub(super) fingerprint: String,
     pub(super) subject: String,
     pub(super) amount: i64,
@@ -73,19 +74,22 @@ pub(super) enum Expected {
 impl Reference {
     pub(super) fn expects(&self, new: &NewEffect, now: Timestamp) -> Expected {
         let fingerprint = new.asked.fingerprint.to_string();
-        let key = new.asked.caller_key.as_ref();
-        let named = key.and_then(|key| {
-            self.known.iter().find(|known| {
-                known.caller == new.caller
-                    && known.action == new.action
-                    && known.key.as_ref() == Some(&key.text)
-            })
-        });
-        if let Some(known) = named {
-            let same = known.fingerprint == fingerprint;
-            return if same { Expected::Repeat(known.id.clone()) } else { Expected::Refused(Code::KeyReuse) };
+        let keys = keys(new);
+        let named: Vec<_> =
+            self.known
+            .iter()
+            .filter(|known| known.action == new.action && keys.iter().any(|key| known.keys.contains(key)))
+            .collect();
+        if named.iter().any(|known| known.fingerprint != fingerprint) {
+            return Expected::Refused(Code::KeyReuse);
         }
-        if key.is_none_or(|key| key.generated) {
+        match named.as_slice() {
+            [] => {}
+            [known] => return Expected::Repeat(known.id.clone()),
+            _ => return Expected::Refused(Code::Ambiguous),
+        }
+        let sent = [&new.asked.caller_key, &new.asked.second_key];
+        if sent.into_iter().flatten().all(|key| key.generated) {
             let identical = || self.known.iter().filter(|known| known.fingerprint == fingerprint);
             let open = identical()
                 .find(|known| matches!(known.is, Is::Waiting | Is::Ready | Is::Dispatching | Is::Unknown));
@@ -139,6 +143,12 @@ impl Reference {
     pub(super) fn ids(&self, is: impl Fn(Is) -> bool) -> Vec<EffectId> {
         self.known.iter().filter(|known| is(known.is)).map(|known| known.id.clone()).collect()
     }
+}
+
+/// What the caller sent as keys, as its own.
+pub(super) fn keys(new: &NewEffect) -> Vec<(CallerName, String)> {
+    let sent = [&new.asked.caller_key, &new.asked.second_key];
+    sent.into_iter().flatten().map(|key| (new.caller.clone(), key.text.clone())).collect()
 }
 
 pub(super) fn amount(new: &NewEffect) -> i64 {
