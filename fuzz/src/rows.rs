@@ -125,7 +125,7 @@ fn effect(number: u8, usd: &Dimension) -> NewEffect {
         action: ActionName::parse("refund").expect("a name"),
         asked: Asked {
             caller_key: Some(CallerKey { text: format!("refund:{number}"), generated: false }),
-            second_key: None,
+            second_key: Some(CallerKey { text: format!("op-{number}"), generated: false }),
             declared_key: None,
             fingerprint: Fingerprint::of("refund", &input, &[]),
             identical_within: Duration::from_secs(86_400),

@@ -48,6 +48,15 @@ fn it_has_an_invocation_and_no_effect() {
     assert_eq!(as_first, done);
     let other = invoke(&sidecar, "billing-agent", Some("s1"), "search", &json!({ "input": { "q": "b" } }));
     says_no(&other, 409, "idempotency_key_reuse", "key_reuse");
+    // A match on either of two keys is a match, and both name it from then on.
+    let beside = json!({ "input": { "q": "a" }, "operationKey": "op" });
+    for key in [Some("s1"), None] {
+        let joined = data(&invoke(&sidecar, "billing-agent", key, "search", &beside));
+        assert_eq!(joined["id"], done["id"], "{key:?}");
+    }
+    let other = json!({ "input": { "q": "b" }, "operationKey": "op" });
+    let other = invoke(&sidecar, "billing-agent", Some("s2"), "search", &other);
+    says_no(&other, 409, "idempotency_key_reuse", "key_reuse");
     assert_eq!((provider.record().writes().len(), home.effects().len()), (1, 0));
 
     let ticket = data(&invoke(
