@@ -190,7 +190,7 @@ mod tests {
         }
         assert_eq!([Bound::Exact, Bound::UpperBound].map(Bound::word), ["exact", "upper_bound"]);
         let said = |amount| Impact { dimension: money(), amount, bound: Bound::Exact }.to_string();
-        assert_eq!([said(Some(5)), said(None)], ["5 usd", "an unknown amount of usd"]);
+        assert_eq!([said(Some(5)), said(None)], ["0.05 USD", "an unknown amount of usd"]);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::claim::Remembered;
 use crate::error::Fault;
 use crate::record::Seen;
 use crate::row::{self, Columns, Effect};
-use crate::view::{EffectView, NeverSent};
+use crate::view::NeverSent;
 use crate::writer::Tx;
 
 /// An attempt's key is its effect's with this many bits behind it; they are 0 for the dispatch.

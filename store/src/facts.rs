@@ -72,7 +72,7 @@ macro_rules! partly_applied {
         "result IS 'failed' AND verification IS 'manual' AND EXISTS (SELECT 1 FROM event
              WHERE event.effect = effect.id AND event.text IS NOT NULL AND event.kind = 'resolved'
                  AND (json_extract(event.detail, '$.partial_effect') IN ('possible', 'confirmed')
-                     OR json_extract(event.detail, '$.actual_impact[0][2]') > 0))"
+                     OR json_extract(event.detail, '$.actual_impact[0].amount') > 0))"
     };
 }
 

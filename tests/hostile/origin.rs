@@ -67,7 +67,7 @@ fn listen(tls: Option<Arc<ServerConfig>>, arrived: &Arc<Mutex<Arrived>>) -> Sock
     at
 }
 
-/// Reads go well, and are answered with their own target; a write gets a 500, so that its effect stays open and the
+/// Reads go well, and are answered with their own target, or with the charge that was asked for; a write gets a 500, so that its effect stays open and the
 /// ledger keeps what was sent.
 fn serve(mut stream: impl Read + Write, arrived: &Mutex<Arrived>) {
     let mut rest: Vec<u8> = Vec::new();
@@ -107,6 +107,9 @@ fn answer(request: &Reading) -> Vec<u8> {
     if request.is_write() {
         return b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 12\r\n\r\n{\"ok\":false}".to_vec();
     }
-    let body = if request.method == "HEAD" { "" } else { &request.target };
-    format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", request.target.len()).into_bytes()
+    let charge = request.target.strip_prefix("/v1/charges/");
+    let charge = charge.map(|id| format!(r#"{{"object":"charge","id":"{id}","payment_intent":null}}"#));
+    let whole = charge.as_ref().unwrap_or(&request.target);
+    let body = if request.method == "HEAD" { "" } else { whole };
+    format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", whole.len()).into_bytes()
 }

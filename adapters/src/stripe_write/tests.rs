@@ -202,9 +202,39 @@ fn what_is_asked_first() {
     assert_eq!(looked(&declared, &json!({"id": "tu_1"}), None, None), "ask /v1/topups/tu_1");
 }
 
+/// Of an object that bears a mark.
+fn marked(id: &str, mark: &str, status: &str) -> Value {
+    json!({"id": id, "status": status, "created": 1_774_877_934, "metadata": {"oncegate_effect": mark}})
+}
+
+#[test]
+fn a_mark_is_no_deed() {
+    let page = format!("/v1/payment_intents?limit=100&{SINCE}");
+    let at_once = json!({"confirm": "true"});
+    for status in ["requires_payment_method", "requires_confirmation"] {
+        let waits = json!({"object": "list", "data": [marked("x_1", "eff_1", status)], "has_more": false});
+        let seen = looked(&write("payment_intents"), &at_once, None, Some((&page, 200, &waits)));
+        assert_eq!(seen, "unreadable", "it is there and did not go through: {status}");
+    }
+    // A mark is written before the money is taken.
+    let capture = write("payment_intents/{{input.id}}/capture");
+    for (status, found) in [
+        ("requires_capture", "unreadable"),
+        ("requires_action", "unreadable"),
+        ("processing", "matched pi_1"),
+        ("succeeded", "matched pi_1"),
+        ("canceled", "failed"),
+    ] {
+        let intent = marked("pi_1", "eff_1", status);
+        let seen =
+            looked(&capture, &json!({"id": "pi_1"}), None, Some(("/v1/payment_intents/pi_1", 200, &intent)));
+        assert_eq!(seen, found, "a capture: {status}");
+    }
+}
+
 #[test]
 fn the_mark_decides_and_then_the_object_s_own_state() {
-    let object = |id: &str, mark: &str, status: &str| json!({"id": id, "status": status, "created": 1_774_877_934, "metadata": {"oncegate_effect": mark}});
+    let object = marked;
     let list = |objects: &[Value], more: bool| json!({"object": "list", "data": objects, "has_more": more});
     let ours = |status: &str| list(&[object("x_0", "eff_2", "paid"), object("x_1", "eff_1", status)], false);
     let page = |path: &str| format!("/v1/{path}?limit=100&{SINCE}");
@@ -244,28 +274,6 @@ fn the_mark_decides_and_then_the_object_s_own_state() {
         let asked = json!({"amount": asked});
         let seen = looked(&write("payouts"), &asked, None, Some((&page("payouts"), 200, &listed)));
         assert_eq!(seen, found, "{created} {amount}");
-    }
-
-    let at_once = json!({"confirm": "true"});
-    for status in ["requires_payment_method", "requires_confirmation"] {
-        let waits = ours(status);
-        let seen =
-            looked(&write("payment_intents"), &at_once, None, Some((&page("payment_intents"), 200, &waits)));
-        assert_eq!(seen, "unreadable", "it is there and did not go through: {status}");
-    }
-    // A mark is written before the money is taken.
-    let capture = write("payment_intents/{{input.id}}/capture");
-    for (status, found) in [
-        ("requires_capture", "unreadable"),
-        ("requires_action", "unreadable"),
-        ("processing", "matched pi_1"),
-        ("succeeded", "matched pi_1"),
-        ("canceled", "failed"),
-    ] {
-        let intent = object("pi_1", "eff_1", status);
-        let seen =
-            looked(&capture, &json!({"id": "pi_1"}), None, Some(("/v1/payment_intents/pi_1", 200, &intent)));
-        assert_eq!(seen, found, "a capture: {status}");
     }
 
     // What became of the payout undoes nothing of a change of its metadata.

@@ -130,7 +130,10 @@ async fn a_match_on_either_of_two_keys_is_a_match_and_both_are_bound() {
         }
         let filter = EffectFilter { limit: 9, key: Some(key.into()), ..Default::default() };
         let found = memory.store.list(filter).await.unwrap();
-        assert_eq!(found.effects.iter().map(|view| view.id.to_string()).collect::<Vec<_>>(), [first.clone()]);
+        assert_eq!(
+            found.effects.iter().map(|view| view.id.to_string()).collect::<Vec<_>>(),
+            std::slice::from_ref(&first)
+        );
     }
     // A key of each of two operations names neither.
     let other = succeeded(&memory, with_key(of(500), "refund:43")).await;

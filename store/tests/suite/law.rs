@@ -267,7 +267,7 @@ async fn who_may_replay_what_and_until_when() {
     assert_eq!(memory.store.verify_chain().await.unwrap().fault, None);
 }
 
-fn word_of_a_person(outcome: ResolvedAs) -> Resolution {
+pub(crate) fn word_of_a_person(outcome: ResolvedAs) -> Resolution {
     Resolution {
         outcome,
         reason: "looked it up in the dashboard".into(),
@@ -328,37 +328,6 @@ async fn a_person_resolves_what_is_unknown_and_never_their_own() {
     let last = detail.evidence.last().unwrap();
     assert_eq!((last.kind.as_str(), last.text.as_str()), ("note", "called the bank"));
     assert_eq!(memory.store.verify_chain().await.unwrap().fault, None);
-}
-
-/// `failed` is proof that nothing was applied, unless who says so says that something was.
-#[tokio::test]
-async fn p6_what_was_applied_in_part_is_not_asked_for_once_more() {
-    let memory = Memory::new();
-    for (partial, actual, guards) in [
-        (Some(PartialEffect::Confirmed), Some(300), true),
-        (Some(PartialEffect::Confirmed), None, true),
-        (Some(PartialEffect::Possible), None, true),
-        (None, Some(300), true),
-        (Some(PartialEffect::None), None, false),
-        (None, Some(0), false),
-        (None, None, false),
-    ] {
-        let subject = format!("pi_{}", memory.fresh());
-        let unknown = memory.unknown(memory.refund(&subject, 1_000), NOON).await;
-        let partly = Resolution {
-            partial_effect: partial,
-            actual_impact: actual.map(|amount| (usd(), amount)).into_iter().collect(),
-            ..word_of_a_person(ResolvedAs::Failed)
-        };
-        let settled = memory.store.resolve(&unknown.id, &caller("ops"), partly, NOON).await.unwrap();
-        assert!(matches!(settled, Resolved::Done(_)));
-        let again = memory.store.admit(memory.refund(&subject, 1_000), NOON).await.unwrap();
-        match again {
-            Admitted::Repeat(view) => assert!(guards && view.id == unknown.id, "{partial:?} {actual:?}"),
-            Admitted::Granted { .. } => assert!(!guards, "{partial:?} {actual:?}"),
-            Admitted::Refused(_) | Admitted::Parked(_) => panic!("{partial:?} {actual:?}: {again:?}"),
-        }
-    }
 }
 
 #[tokio::test]

@@ -22,6 +22,7 @@ mod limits;
 mod limits_renamed;
 mod looks;
 mod model;
+mod partly;
 mod plain;
 mod prepared;
 mod previews;

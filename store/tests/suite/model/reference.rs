@@ -75,8 +75,8 @@ impl Reference {
     pub(super) fn expects(&self, new: &NewEffect, now: Timestamp) -> Expected {
         let fingerprint = new.asked.fingerprint.to_string();
         let keys = keys(new);
-        let named: Vec<_> =
-            self.known
+        let named: Vec<_> = self
+            .known
             .iter()
             .filter(|known| known.action == new.action && keys.iter().any(|key| known.keys.contains(key)))
             .collect();
@@ -89,7 +89,8 @@ impl Reference {
             _ => return Expected::Refused(Code::Ambiguous),
         }
         let sent = [&new.asked.caller_key, &new.asked.second_key];
-        if sent.into_iter().flatten().all(|key| key.generated) {
+        let by_content = sent.into_iter().flatten().all(|key| key.generated);
+        if by_content {
             let identical = || self.known.iter().filter(|known| known.fingerprint == fingerprint);
             let open = identical()
                 .find(|known| matches!(known.is, Is::Waiting | Is::Ready | Is::Dispatching | Is::Unknown));
@@ -112,7 +113,7 @@ impl Reference {
                 && (known.subject == *new.subject.as_ref().unwrap() && known.amount == amount(new))
                 && matches!(known.is, Is::Waiting | Is::Ready | Is::Dispatching | Is::Unknown)
         };
-        if key.is_none_or(|key| key.generated) && self.known.iter().any(elsewhere) {
+        if by_content && self.known.iter().any(elsewhere) {
             return Expected::Refused(Code::UnresolvedEffect);
         }
         if self.halted {
