@@ -26,6 +26,7 @@ pub mod stripe_write;
 pub use built::Built;
 pub use error_shape::{OwnError, no_adapter_error_body};
 pub use look::{Look, LookStep, Memory};
+pub use own_marks::holds_a_key;
 pub use plan::{Marks, Plan, Planned, Prepared, Read, Request};
 pub use read_back::{ReadBack, ReadBackFault};
 

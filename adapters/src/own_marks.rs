@@ -49,8 +49,17 @@ fn no_key(value: &Value, own: &str) -> Result<(), Refusal> {
             }
         }
         Value::Array(items) => items.iter().try_for_each(|item| no_key(item, own)),
-        Value::Object(members) => members.values().try_for_each(|member| no_key(member, own)),
+        Value::Object(members) => members.iter().try_for_each(|(name, member)| {
+            no_key(&Value::String(name.clone()), own)?;
+            no_key(member, own)
+        }),
     }
+}
+
+/// Whether a value is, or holds as a member, an effect's key: what is sent under one is in the place of its effect.
+#[must_use]
+pub fn holds_a_key(value: &Value) -> bool {
+    no_key(value, "").is_err()
 }
 
 /// What is not read could hold a mark, and these providers may read it as JSON whatever its type says.
@@ -198,6 +207,7 @@ mod tests {
             ("shop.example", JSON, r#"{"tags":[{"name":"oncegate_effect","value":"eff_1"}]}"#, None),
             ("shop.example", JSON, r#"{"key":"oncegate-eff_2"}"#, no),
             ("shop.example", FORM, "a[b]=oncegate-eff_2", no),
+            ("shop.example", JSON, r#"{"oncegate-eff_2":1}"#, no),
             ("shop.example", JSON, r#"{"key":"oncegate-eff_1","text":"of oncegate-eff_2"}"#, None),
             ("shop.example", JSON, r#"{"text":"see oncegate_effect","metadata":""}"#, None),
             ("shop.example", JSON, r#"{"text":"Oncegate-Effect: eff_2"}"#, None),

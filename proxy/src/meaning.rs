@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use http::Method;
+use oncegate_adapters::holds_a_key;
 use oncegate_config::model::{Action, Host};
 use oncegate_policy::action::ActionName;
 use oncegate_policy::body::{self, BodyKind};
@@ -170,6 +171,7 @@ pub fn with_body(
         members: &members,
     };
     let Some((action, input)) = meant::meant(snapshot, candidates, &content)? else {
+        no_key_of_ours_in(head, &content)?;
         return undeclared(snapshot, host, head)
             .map(|()| Meaning::Passthrough { body: Some(body), action: None });
     };
@@ -178,6 +180,7 @@ pub fn with_body(
         return Err(Refusal::new(Code::Undeclared, sentence));
     }
     if !is_governed(action) {
+        no_key_of_ours_in(head, &content)?;
         return Ok(Meaning::Passthrough { body: Some(body), action: Some(action.name.clone()) });
     }
     meant::is_read_for_its_schema(action, &content)?;
@@ -216,6 +219,23 @@ fn content_type(head: &Head) -> Result<Option<&str>, Refusal> {
     }
 }
 
+/// The same in the query and in the body, as far as it is read: some providers take their key there. A governed body is judged
+/// with its effect's own key.
+fn no_key_of_ours_in(head: &Head, content: &Content<'_>) -> Result<(), Refusal> {
+    let in_the_query = head.query.iter().any(|(_, value)| holds_a_key(&Value::String(value.clone())));
+    let begin = PROVIDER_KEY_BEGIN.as_bytes();
+    let unread = content.kind == BodyKind::Opaque && memchr::memmem::find(content.bytes, begin).is_some();
+    match in_the_query || unread || holds_a_key(content.members) {
+        true => Err(given_to_an_effect()),
+        false => Ok(()),
+    }
+}
+
+fn given_to_an_effect() -> Refusal {
+    let sentence = "A key that Oncegate has given to an effect is not for another request. Nothing was sent.";
+    Refusal::new(Code::InvalidInput, sentence)
+}
+
 /// A key that Oncegate gave to an effect: what is sent under it is in the place of that effect at the provider, and its replay
 /// would be answered with this one's answer (P8).
 fn no_key_of_ours(head: &Head) -> Result<(), Refusal> {
@@ -225,10 +245,7 @@ fn no_key_of_ours(head: &Head) -> Result<(), Refusal> {
         value.windows(begin.len()).any(|part| part.eq_ignore_ascii_case(begin))
     };
     match sent.map(|(_, value)| value.as_bytes()).any(holds_one) {
-        true => Err(Refusal::new(
-            Code::InvalidInput,
-            "A key that Oncegate has given to an effect is not for another request. Nothing was sent.",
-        )),
+        true => Err(given_to_an_effect()),
         false => Ok(()),
     }
 }

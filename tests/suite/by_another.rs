@@ -39,7 +39,8 @@ fn p8_no_request_names_the_effect_of_another() {
         Conf::default().host(DESK, at).with(&format!(
             "[actions.pay]\nmethod = \"POST\"\nurl = \"https://{DESK}/payouts\"\nsubject = \"{{{{input.to}}}}\"\n\
              body = {{ to = \"{{{{input.to}}}}\", ref = \"{{{{effect.id}}}}\" }}\n\
-             verify = {{ url = \"https://{DESK}/payouts?ref={{{{effect.id}}}}\", match = [{{ path = \"data.*.id\" }}] }}\n"
+             verify = {{ url = \"https://{DESK}/payouts?ref={{{{effect.id}}}}\", match = [{{ path = \"data.*.id\" }}] }}\n\
+             [actions.free]\nmethod = \"POST\"\nurl = \"https://{DESK}/free\"\ngoverned = false\n"
         ))
     });
     let sidecar = home.serve();
@@ -58,7 +59,20 @@ fn p8_no_request_names_the_effect_of_another() {
             .ask(DESK, &Ask::json("/payouts", &body))
             .assert_refused(400, "oncegate_invalid_input");
     }
+    // A replay would be answered with what was sent under its key.
+    let key = format!("oncegate-{lost}");
+    let json = |body: &str| Ask::json("/free", body);
+    for ask in [
+        json("{}").field("Idempotency-Key", &key),
+        json(&format!(r#"{{"idempotency_key":"{key}"}}"#)),
+        json(&format!(r#"{{"a":[{{"{key}":1}}]}}"#)),
+        Ask::json(&format!("/free?key={key}"), "{}"),
+        Ask::new("POST", "/free").field("Content-Type", "text/plain").body(format!("key={key}")),
+    ] {
+        sidecar.billing().ask(DESK, &ask).assert_refused(400, "oncegate_invalid_input");
+    }
     assert_eq!(provider.record().writes().len(), sent);
+    assert_eq!(sidecar.billing().ask(DESK, &json(&format!(r#"{{"text":"of {key}"}}"#))).status, 200);
     let own = sidecar.billing().ask(DESK, &Ask::json("/payouts", r#"{"to":"bob","ref":"order-17"}"#));
     assert_eq!(own.outcome(), "succeeded", "{own:?}");
 }

@@ -4,46 +4,62 @@ use oncegate_policy::exchange::Answer;
 use oncegate_policy::json::get;
 use serde_json::Value;
 
-/// Members by which APIs say that there is more, without `_`, `-`, `@`, `$` and `.`, in lower case.
-const MORE: [&str; 24] = [
+/// Members by which APIs say that there is more, without `_`, `-`, `@`, `$` and `.`, in lower case. All that begin with `next`
+/// and say something count as well. Square's `cursor` is there while there is more alone.
+const MORE: [&str; 10] = [
+    "cursor",
     "hasmore",
     "hasmoreitems",
     "hasnext",
     "hasnextpage",
     "more",
     "moreavailable",
-    "next",
-    "nextcontinuationtoken",
-    "nextcursor",
-    "nexthref",
-    "nextlink",
-    "nextmarker",
-    "nextoffset",
-    "nextpage",
-    "nextpagetoken",
-    "nextpageurl",
-    "nextstart",
-    "nexttoken",
-    "nexturi",
-    "nexturl",
-    "odatanextlink",
+    "moreresults",
     "istruncated",
     "incompleteresults",
-    "lastevaluatedkey",
 ];
-/// Members by which they say how many there are in all.
-const TOTALS: [&str; 6] =
-    ["total", "totalcount", "totalitems", "totalresults", "totalelements", "totalrecords"];
+/// And besides: the key that the next page begins behind.
+const LAST_KEY: &str = "lastevaluatedkey";
+const ODATA_NEXT: &str = "odatanextlink";
+/// Members by which they say how many items there are in all, or are left.
+const TOTALS: [&str; 8] = [
+    "total",
+    "totalcount",
+    "totalitems",
+    "totalresults",
+    "totalelements",
+    "totalrecords",
+    "count",
+    "recordstotal",
+];
+const LEFT: [&str; 2] = ["remaining", "itemsleft"];
+/// Members by which they say how many pages there are.
+const PAGES: [&str; 5] = ["pages", "totalpages", "pagecount", "lastpage", "numpages"];
+/// Fields that say the same of an answer's head, in lower case.
+const NEXT_FIELDS: [&str; 2] = ["x-next-page", "x-next-cursor"];
+const TOTAL_FIELDS: [&str; 3] = ["x-total-count", "x-total", "x-wp-total"];
+const PAGES_FIELDS: [&str; 2] = ["x-total-pages", "x-wp-totalpages"];
 /// How deep such members lie below what holds the list: `{"meta": {"page": {"next": …}}}`.
 const DEPTH_MAX: usize = 3;
 
 /// Whether `answer`, whose list is at the dotted path `list` of `body`, says that the list goes on elsewhere. It is asked
-/// about absence alone, so that to be mistaken leaves an effect unknown, and settles none.
+/// about absence alone, so that to be mistaken leaves an effect unknown, and settles none: more than one page of any
+/// kind is one too many.
 pub(super) fn goes_on(answer: &Answer, body: &Value, list: &str) -> bool {
     let items = if list.is_empty() { Some(body) } else { get(body, list) };
     let length = items.and_then(Value::as_array).map_or(0, Vec::len);
-    let links = answer.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case("link"));
-    links.map(|(_, value)| value).any(|value| names_next(value)) || says_more(body, length, DEPTH_MAX)
+    answer.status == 206
+        || answer.headers.iter().any(|(name, value)| field_says_more(name, value, length))
+        || says_more(body, length, DEPTH_MAX)
+}
+
+fn field_says_more(name: &str, value: &str, length: usize) -> bool {
+    let name = name.to_ascii_lowercase();
+    let more_than = |least: usize| value.trim().parse::<f64>().is_ok_and(|number| number > to_f64(least));
+    name == "link" && names_next(value)
+        || NEXT_FIELDS.contains(&name.as_str()) && !value.trim().is_empty()
+        || TOTAL_FIELDS.contains(&name.as_str()) && more_than(length)
+        || PAGES_FIELDS.contains(&name.as_str()) && more_than(1)
 }
 
 /// RFC 8288: `<…>; rel="next"`, among other parameters and relations.
@@ -54,16 +70,40 @@ fn names_next(link: &str) -> bool {
     values.flat_map(|value| value.trim().trim_matches('"').split_ascii_whitespace()).any(|rel| rel == "next")
 }
 
-/// Items of lists are not looked into: what an object says of itself is nothing about the list.
+/// What an object says of itself is nothing about the list that it is in; but one may be a link: `{"rel": "next", "href": …}`.
 fn says_more(value: &Value, length: usize, depth: usize) -> bool {
     let Value::Object(members) = value else { return false };
     members.iter().any(|(name, member)| {
         let name: String = name.to_ascii_lowercase().replace(['_', '-', '@', '$', '.'], "");
-        let more = MORE.contains(&name.as_str()) && is_set(member);
-        let longer =
-            TOTALS.contains(&name.as_str()) && member.as_u64().is_some_and(|total| total > length as u64);
-        more || longer || (depth > 0 && says_more(member, length, depth - 1))
+        let named = |names: &[&str]| names.contains(&name.as_str());
+        let more = named(&MORE) || named(&[LAST_KEY, ODATA_NEXT]) || name.starts_with("next");
+        let links = name == "links" && member.as_array().is_some_and(|links| links.iter().any(is_next));
+        (more && is_set(member))
+            || (named(&TOTALS) && is_more_than(member, length))
+            || (named(&LEFT) && is_more_than(member, 0))
+            || (named(&PAGES) && is_more_than(member, 1))
+            || links
+            || (depth > 0 && says_more(member, length, depth - 1))
     })
+}
+
+fn is_next(link: &Value) -> bool {
+    link.get("rel").and_then(Value::as_str).is_some_and(|rel| rel.eq_ignore_ascii_case("next"))
+}
+
+/// A number, or a text that is one.
+fn is_more_than(value: &Value, least: usize) -> bool {
+    let number = match value {
+        Value::Number(number) => number.as_f64(),
+        Value::String(text) => text.trim().parse().ok(),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+    };
+    number.is_some_and(|number: f64| number > to_f64(least))
+}
+
+/// Lengths of lists, which are small.
+fn to_f64(length: usize) -> f64 {
+    u32::try_from(length).map_or(f64::MAX, f64::from)
 }
 
 fn is_set(value: &Value) -> bool {
@@ -99,6 +139,28 @@ mod tests {
             (json!({"data": [], "links": {"next": null}}), none, "data", false),
             (json!({"data": [1, 2], "meta": {"total": 3}}), none, "data", true),
             (json!({"data": [1, 2], "meta": {"total": 2}}), none, "data", false),
+            (json!({"data": [1], "cursor": "c"}), none, "data", true),
+            (
+                json!({"data": [1], "links": [{"rel": "self", "href": "x"}, {"rel": "next", "href": "y"}]}),
+                none,
+                "data",
+                true,
+            ),
+            (json!({"data": [1], "links": [{"rel": "self", "href": "x"}]}), none, "data", false),
+            (json!({"data": [1], "page": 1, "total_pages": 4}), none, "data", true),
+            (
+                json!({"data": [1], "page": 1, "total_pages": 1, "total": "1", "count": 1}),
+                none,
+                "data",
+                false,
+            ),
+            (json!({"data": [1], "meta": {"current_page": 1, "last_page": "4"}}), none, "data", true),
+            (json!({"data": [1], "total": "250"}), none, "data", true),
+            (json!({"data": [1], "count": 250}), none, "data", true),
+            (json!({"data": [1], "remaining": 24}), none, "data", true),
+            (json!({"data": [1], "more_results": true}), none, "data", true),
+            (json!({"data": [1], "next_page_params": {"after": 1}}), none, "data", true),
+            (json!({"data": [{"next_action": {"a": 1}, "count": 9}]}), none, "data", false),
             (json!([1]), none, "", false),
             (
                 json!([1]),
@@ -113,6 +175,18 @@ mod tests {
             let headers = if link.is_empty() { vec![] } else { vec![("link".to_owned(), link.to_owned())] };
             let answer = Answer { status: 200, reason: None, headers, body: vec![] };
             assert_eq!(goes_on(&answer, &body, list), more, "{body} {link}");
+        }
+        for (name, value, more) in [
+            ("X-Next-Page", "2", true),
+            ("x-next-page", "", false),
+            ("X-Total-Count", "2", true),
+            ("X-Total-Count", "1", false),
+            ("X-WP-TotalPages", "2", true),
+            ("X-WP-TotalPages", "1", false),
+        ] {
+            let headers = vec![(name.to_owned(), value.to_owned())];
+            let answer = Answer { status: 200, reason: None, headers, body: vec![] };
+            assert_eq!(goes_on(&answer, &json!([1]), ""), more, "{name}: {value}");
         }
     }
 }

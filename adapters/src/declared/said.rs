@@ -71,13 +71,19 @@ fn names_effect(template: &Value) -> bool {
 fn unmark(template: &Value, said: &mut Value) -> bool {
     match (template, said) {
         (Value::String(text), said) => unmark_text(text, said),
+        // As if it were not there.
+        (template, Value::Null) if is_all_marks(template) => false,
         (Value::Array(items), Value::Array(there)) => {
-            for (item, there) in items.iter().zip(there) {
+            for (item, there) in items.iter().zip(there.iter_mut()) {
                 if !unmark(item, there) {
                     *there = Value::Null;
                 }
             }
-            true
+            // Whoever leaves the effect's place out has none at the end.
+            while there.last().is_some_and(Value::is_null) && is_mark_at(items, there.len()) {
+                there.pop();
+            }
+            !(there.is_empty() && is_all_marks(template))
         }
         // As a form writes a list.
         (Value::Array(items), Value::Object(there)) => {
@@ -88,7 +94,12 @@ fn unmark(template: &Value, said: &mut Value) -> bool {
                     *there = Value::Null;
                 }
             }
-            true
+            let at_the_end = items.iter().enumerate().rev().take_while(|(_, item)| is_all_marks(item));
+            let no_more = there.len() <= items.len();
+            for (at, _) in at_the_end.filter(|_| no_more) {
+                there.remove(&at.to_string());
+            }
+            !(there.is_empty() && is_all_marks(template))
         }
         (Value::Object(members), Value::Object(there)) => {
             let before = there.len();
@@ -102,6 +113,23 @@ fn unmark(template: &Value, said: &mut Value) -> bool {
         }
         (Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_), _) => true,
     }
+}
+
+/// Whether nothing but the effect's places stands there.
+fn is_all_marks(template: &Value) -> bool {
+    match template {
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+        Value::String(text) => {
+            Template::parse(text).is_ok_and(|text| came::names_effect(&text) && text.inputs().is_empty())
+        }
+        Value::Array(items) => !items.is_empty() && items.iter().all(is_all_marks),
+        Value::Object(members) => !members.is_empty() && members.values().all(is_all_marks),
+    }
+}
+
+/// Whether the last of so many items has the effect's place alone.
+fn is_mark_at(items: &[Value], length: usize) -> bool {
+    length.checked_sub(1).and_then(|at| items.get(at)).is_some_and(is_all_marks)
 }
 
 fn unmark_text(text: &str, said: &mut Value) -> bool {
@@ -150,6 +178,29 @@ mod tests {
             verify: None,
             response: Default::default(),
         }
+    }
+
+    #[test]
+    fn p6_a_place_in_a_list_counts_for_nothing() {
+        let body = declared(
+            json!({ "n": "{{input.n}}", "tags": ["paid", "{{effect.id}}"], "refs": ["{{effect.id}}"],
+            "m": { "a": "{{effect.id}}" } }),
+        );
+        let without = |said: &Value| without_marks(&body, said).into_owned();
+        let left = json!({ "n": 5, "tags": ["paid"] });
+        for said in [
+            json!({ "n": 5, "tags": ["paid", "eff_x"], "refs": ["eff_x"], "m": { "a": "eff_x" } }),
+            json!({ "n": 5, "tags": ["paid", null], "refs": [null], "m": { "a": null } }),
+            json!({ "n": 5, "tags": ["paid"], "refs": [], "m": null }),
+            json!({ "n": 5, "tags": ["paid"], "refs": null, "m": {} }),
+            json!({ "n": 5, "tags": ["paid"] }),
+        ] {
+            assert_eq!(without(&said), left, "{said}");
+        }
+        let form = json!({ "n": 5, "tags": { "0": "paid", "1": "x" }, "refs": { "0": "x" } });
+        assert_eq!(without(&form), json!({ "n": 5, "tags": { "0": "paid" } }));
+        let more = json!({ "n": 5, "tags": ["paid", "x", "late"] });
+        assert_eq!(without(&more), json!({ "n": 5, "tags": ["paid", null, "late"] }));
     }
 
     #[test]
