@@ -49,7 +49,7 @@ pub struct Verify {
 
 impl Verify {
     /// Whether an effect's object is known by its id or key.
-    fn names_the_effect(&self) -> bool {
+    pub(crate) fn names_the_effect(&self) -> bool {
         // A URL prints as the template it was read from.
         let url = Template::parse(&self.url.to_string()).ok();
         let expected = self.checks.iter().filter_map(|check| match &check.equals {
@@ -156,9 +156,6 @@ impl Declared {
             response: None,
         };
         own_marks::only_of(marks.effect_id, &self.url.authority().host, request)?;
-        if self.verify.as_ref().is_some_and(Verify::names_the_effect) {
-            own_marks::no_other_effect(marks.effect_id, request)?;
-        }
         let key_header = self.key_header();
         let mut headers = Vec::new();
         for (name, template) in self.headers.iter().filter(|(_, template)| came::is_set_by(template)) {

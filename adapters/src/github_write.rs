@@ -16,7 +16,7 @@ use oncegate_policy::template::Scope;
 use serde_json::Value;
 
 use crate::built::{Built, plain_header};
-use crate::declared::Declared;
+use crate::declared::{Declared, Verify};
 use crate::github::is_plain_name;
 use crate::look::{Look, LookStep, Memory};
 use crate::own_marks;
@@ -36,6 +36,10 @@ pub struct GithubWrite {
 }
 
 impl GithubWrite {
+    pub(crate) fn verify(&self) -> Option<&Verify> {
+        self.route.verify.as_ref()
+    }
+
     /// A write of this route. Its `response` is replaced by what GitHub documents of the endpoint.
     #[must_use]
     pub fn new(route: Declared, mark_body: bool) -> Self {

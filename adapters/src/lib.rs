@@ -26,7 +26,7 @@ pub mod stripe_write;
 pub use built::Built;
 pub use error_shape::{OwnError, no_adapter_error_body};
 pub use look::{Look, LookStep, Memory};
-pub use own_marks::holds_a_key;
+pub use own_marks::{holds_a_key, no_other_effect};
 pub use plan::{Marks, Plan, Planned, Prepared, Read, Request};
 pub use read_back::{ReadBack, ReadBackFault};
 
@@ -121,6 +121,18 @@ impl Adapter {
             | Self::GithubFile(_)
             | Self::GithubWrite(_) => Ok(()),
         }
+    }
+
+    /// Whether what it did is looked for by the effect's id or key, as an operator's `verify` says.
+    #[must_use]
+    pub fn is_read_by_effect(&self) -> bool {
+        let verify = match self {
+            Self::StripeRefund(_) | Self::ResendEmail(_) | Self::GithubFile(_) => None,
+            Self::StripeWrite(write) => write.route.verify.as_ref(),
+            Self::GithubWrite(write) => write.verify(),
+            Self::Declared(declared) => declared.verify.as_ref(),
+        };
+        verify.is_some_and(declared::Verify::names_the_effect)
     }
 
     /// What a request means; may need a read first.

@@ -128,9 +128,13 @@ fn no_trailer_in(text: &str, own: Option<&str>) -> Result<(), Refusal> {
     }
 }
 
-/// No other effect's id, which its key ends with too, in any text of a request whose objects are read back by it: wherever
-/// the provider looks for what it is asked for, it would find this one in the place of what was lost.
-pub(crate) fn no_other_effect(own: &str, request: &Request<'_>) -> Result<(), Refusal> {
+/// No other effect's id, which its key ends with too, in any text of a request to a server whose objects are read back by it:
+/// wherever the provider looks for what it is asked for, it would find this one in the place of what was lost. `own` is
+/// the effect that the request makes; an empty one for what makes none.
+///
+/// # Errors
+/// `invalid_input`
+pub fn no_other_effect(own: &str, request: &Request<'_>) -> Result<(), Refusal> {
     // What is said to Oncegate goes no further.
     let sent = |name: &str| !name.starts_with("oncegate-");
     let fields = request.headers.iter().filter(|(name, _)| sent(name));
@@ -164,7 +168,8 @@ fn is_of_another(text: &str, own: &str) -> bool {
     let lower = text.to_ascii_lowercase();
     lower.match_indices(ANY_EFFECT).any(|(at, _)| {
         let rest = lower.get(at + ANY_EFFECT.len()..).unwrap_or_default();
-        is_id(rest) && !text.get(at..).unwrap_or_default().starts_with(own)
+        let is_own = !own.is_empty() && text.get(at..).unwrap_or_default().starts_with(own);
+        is_id(rest) && !is_own
     })
 }
 

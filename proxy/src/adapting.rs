@@ -13,6 +13,7 @@ use oncegate_adapters::stripe_refund::StripeRefund;
 use oncegate_adapters::stripe_write::StripeWrite;
 use oncegate_config::Presets;
 use oncegate_config::model::{self, Action, ActionKind, Config, Credential, EmailFence, Host, SecretSource};
+use oncegate_policy::action::ActionName;
 use oncegate_policy::authority::Authority;
 use oncegate_policy::fingerprint;
 use oncegate_policy::template::{Piece, Template};
@@ -141,6 +142,19 @@ pub fn realm(action: &Action) -> String {
     let said = format!("{} {:?} {:?} {subject}", route.method, route.url, action.when);
     let digest = fingerprint::digest_hex(said.as_bytes());
     format!("route/{}", digest.get(..REALM_DIGITS).unwrap_or(&digest))
+}
+
+/// Actions of the same realm that are declared beside one and told from it by their `when`: no other names of it. Of declared
+/// routes the realm itself tells them.
+#[must_use]
+pub fn apart(config: &Config, action: &Action) -> Vec<ActionName> {
+    if let ActionKind::Declared(_) = &action.kind {
+        return Vec::new();
+    }
+    let own = realm(action);
+    let beside =
+        config.actions.values().filter(|other| other.name != action.name && other.when != action.when);
+    beside.filter(|other| realm(other) == own).map(|other| other.name.clone()).collect()
 }
 
 /// Of a digest, in hexadecimal: enough to tell a few thousand routes apart.

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use http::Method;
-use oncegate_adapters::holds_a_key;
+use http::{HeaderMap, HeaderValue, Method};
+use oncegate_adapters::{holds_a_key, no_other_effect};
 use oncegate_config::model::{Action, Host};
 use oncegate_policy::action::ActionName;
 use oncegate_policy::body::{self, BodyKind};
@@ -171,7 +171,7 @@ pub fn with_body(
         members: &members,
     };
     let Some((action, input)) = meant::meant(snapshot, candidates, &content)? else {
-        no_key_of_ours_in(head, &content)?;
+        no_key_of_ours_in(snapshot, head, &content)?;
         return undeclared(snapshot, host, head)
             .map(|()| Meaning::Passthrough { body: Some(body), action: None });
     };
@@ -180,7 +180,7 @@ pub fn with_body(
         return Err(Refusal::new(Code::Undeclared, sentence));
     }
     if !is_governed(action) {
-        no_key_of_ours_in(head, &content)?;
+        no_key_of_ours_in(snapshot, head, &content)?;
         return Ok(Meaning::Passthrough { body: Some(body), action: Some(action.name.clone()) });
     }
     meant::is_read_for_its_schema(action, &content)?;
@@ -221,7 +221,21 @@ fn content_type(head: &Head) -> Result<Option<&str>, Refusal> {
 
 /// The same in the query and in the body, as far as it is read: some providers take their key there. A governed body is judged
 /// with its effect's own key.
-fn no_key_of_ours_in(head: &Head, content: &Content<'_>) -> Result<(), Refusal> {
+fn no_key_of_ours_in(snapshot: &Snapshot, head: &Head, content: &Content<'_>) -> Result<(), Refusal> {
+    if snapshot.is_read_by_effect(&head.via.authority) {
+        let headers: Vec<_> = texts_of(&head.headers).collect();
+        no_other_effect(
+            "",
+            &oncegate_adapters::Request {
+                method: head.method.as_str(),
+                headers: &headers,
+                query: &head.query,
+                body_kind: content.kind,
+                body: content.bytes,
+                input: content.members,
+            },
+        )?;
+    }
     let in_the_query = head.query.iter().any(|(_, value)| holds_a_key(&Value::String(value.clone())));
     let begin = PROVIDER_KEY_BEGIN.as_bytes();
     let unread = content.kind == BodyKind::Opaque && memchr::memmem::find(content.bytes, begin).is_some();
@@ -229,6 +243,11 @@ fn no_key_of_ours_in(head: &Head, content: &Content<'_>) -> Result<(), Refusal> 
         true => Err(given_to_an_effect()),
         false => Ok(()),
     }
+}
+
+fn texts_of(headers: &HeaderMap) -> impl Iterator<Item = (String, String)> + '_ {
+    let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+    headers.iter().map(move |(name, value)| (name.as_str().to_owned(), text(value)))
 }
 
 fn given_to_an_effect() -> Refusal {
@@ -240,11 +259,14 @@ fn given_to_an_effect() -> Refusal {
 /// would be answered with this one's answer (P8).
 fn no_key_of_ours(head: &Head) -> Result<(), Refusal> {
     let sent = head.headers.iter().filter(|(name, _)| !receive::is_ours(name.as_str()));
-    let holds_one = |value: &[u8]| {
-        let begin = PROVIDER_KEY_BEGIN.as_bytes();
-        value.windows(begin.len()).any(|part| part.eq_ignore_ascii_case(begin))
+    // Alone, or in the quotes of a structured field.
+    let is_one = |value: &[u8]| {
+        let value = value.trim_ascii();
+        let value = value.strip_prefix(b"\"").unwrap_or(value).trim_ascii();
+        let begin = value.get(..PROVIDER_KEY_BEGIN.len());
+        begin.is_some_and(|begin| begin.eq_ignore_ascii_case(PROVIDER_KEY_BEGIN.as_bytes()))
     };
-    match sent.map(|(_, value)| value.as_bytes()).any(holds_one) {
+    match sent.map(|(_, value)| value.as_bytes()).any(is_one) {
         true => Err(given_to_an_effect()),
         false => Ok(()),
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use http::Request;
 use http::header::CONTENT_TYPE;
-use oncegate_adapters::{Adapter, Marks};
+use oncegate_adapters::{Adapter, Marks, no_other_effect};
 use oncegate_config::model::{Action, Host};
 use oncegate_policy::body::BodyKind;
 use oncegate_policy::classify;
@@ -60,8 +60,10 @@ pub async fn governed(sidecar: &Arc<Sidecar>, snapshot: &Snapshot, asking: Askin
     let credential = adapting::secret_names(host, action);
     let bound = |id| BoundPreview { id, basis: preview::basis(host, action, &planning) };
     let preview = asking.preview.clone().map(bound);
-    let effect =
+    let apart = adapting::apart(&snapshot.config, action);
+    let mut effect =
         NewEffect { credential, preview, ..new_effect(asking, action, adapter, planning, stored, now) };
+    effect.realm = effect.realm.map(|realm| Realm { apart, ..realm });
     Ok(Ready { effect, request, rules: adapter.response_rules().clone() })
 }
 
@@ -83,6 +85,9 @@ pub async fn draft<'a>(
     let provider_key = asking.fresh.provider_key();
     let effect_id = asking.fresh.effect.as_str();
     let marks = Marks { effect_id, provider_key: &provider_key };
+    if snapshot.is_read_by_effect(&asking.authority) {
+        no_other_effect(effect_id, &asking.for_adapter())?;
+    }
     let mut marked = adapter.prepare(&asking.for_adapter(), &planning.plan, &marks)?;
     name_its_type(asking, &mut marked);
     let scope = Scope {
@@ -181,7 +186,7 @@ fn new_effect(
         action: asking.action,
         asked,
         subject: plan.subject,
-        realm: Some(Realm { name: adapting::realm(action), said }),
+        realm: Some(Realm { name: adapting::realm(action), said, apart: Vec::new() }),
         near: plan.near,
         resource: plan.resource,
         impact: plan.impact,

@@ -301,8 +301,10 @@ impl<'a> Turn<'a> {
     /// was planned by an action that is another now, or gone, is not admitted.
     async fn swap_alone(&mut self, ready: Ready) -> Result<Reloaded, ReloadError> {
         let editing = self.sidecar.editions.editing().await;
+        let before = self.sidecar.snapshot();
         let reloaded = self.swap(ready).await?;
-        editing.edited(reloaded.differences.iter().filter_map(Difference::other_action));
+        let after = self.sidecar.snapshot();
+        editing.edited(differences::beside(&reloaded.differences, &before.config, &after.config));
         Ok(reloaded)
     }
 

@@ -4,7 +4,7 @@
 //! well, since it is the only text that some clients print.
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use hyper::ext::ReasonPhrase;
 use oncegate_adapters::{Adapter, OwnError, no_adapter_error_body};
@@ -238,12 +238,8 @@ fn from_provider(
 ) -> Response<Body> {
     let mut response = Response::new(whole(Bytes::copy_from_slice(body)));
     *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
-    // What the provider's `Connection` names was for us (RFC 9110 section 7.6.1).
-    let connection = headers.iter().filter(|(name, _)| name == CONNECTION.as_str());
-    let named: Vec<&str> = connection.flat_map(|(_, value)| value.split(',')).map(str::trim).collect();
     for (name, value) in headers {
-        let for_us = named.iter().any(|one| one.eq_ignore_ascii_case(name));
-        let passed = !is_hop_by_hop(name) && !for_us && !is_ours_or_hint(name);
+        let passed = !is_hop_by_hop(name) && !is_ours_or_hint(name);
         if let (true, Ok(name), Ok(value)) =
             (passed, HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_str(value))
         {

@@ -1,6 +1,6 @@
 //! What every part of a running sidecar shares, and the snapshot of the configuration that one request keeps.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -114,6 +114,8 @@ pub struct Snapshot {
     /// What the control listener proves itself with; `None` where it speaks plain HTTP.
     pub control_tls: Option<Arc<rustls::ServerConfig>>,
     schemas: BTreeMap<ActionName, jsonschema::Validator>,
+    /// Servers where something is looked for by the id of its effect.
+    read_by_effect: BTreeSet<Authority>,
     trust: BTreeMap<PathBuf, Arc<rustls::ClientConfig>>,
     system_trust: Arc<rustls::ClientConfig>,
     destinations: Mutex<BTreeMap<Authority, Arc<Destination>>>,
@@ -131,8 +133,13 @@ impl Snapshot {
         ours: Arc<Ports>,
     ) -> Result<Self, SnapshotError> {
         let (router, _) = Router::build(config.routes());
-        let adapters =
+        let adapters: BTreeMap<_, _> =
             config.actions.iter().map(|(name, action)| (name.clone(), adapting::adapter(action))).collect();
+        let by_effect = config
+            .actions
+            .iter()
+            .filter(|(name, _)| adapters.get(name).is_some_and(Adapter::is_read_by_effect));
+        let read_by_effect = by_effect.map(|(_, action)| adapting::authority(action)).collect();
         let schemas = config
             .actions
             .iter()
@@ -163,6 +170,7 @@ impl Snapshot {
             adapters,
             control_tls,
             schemas,
+            read_by_effect,
             trust,
             system_trust,
             destinations,
@@ -186,6 +194,12 @@ impl Snapshot {
     pub fn declared(&self, name: &str) -> Option<(&Action, &Adapter)> {
         let (name, action) = self.config.actions.get_key_value(&ActionName::parse(name)?)?;
         Some((action, self.adapters.get(name)?))
+    }
+
+    /// Whether something that was sent there is looked for by the id of its effect: then no other request may hold one.
+    #[must_use]
+    pub fn is_read_by_effect(&self, authority: &Authority) -> bool {
+        self.read_by_effect.contains(authority)
     }
 
     /// The compiled input schema of an action that declares one.

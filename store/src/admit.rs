@@ -90,6 +90,8 @@ pub struct Realm {
     pub name: String,
     /// What the request says, to be compared with what other actions of the realm were asked.
     pub said: Said,
+    /// Actions of the realm that are no other names of this one: declared beside it, and told from it by what is asked.
+    pub apart: Vec<ActionName>,
 }
 
 /// What became of the question.
@@ -224,7 +226,8 @@ fn admit(tx: &mut Tx<'_>, new: &NewEffect, entry: &Entry) -> Result<Inside, Faul
     let halted = tx.tally.halted(tx.connection)?;
     let mut known = facts::read(tx.statements, &asking, halted, now)?;
     if let Some(realm) = &new.realm {
-        let others = tx.tally.other_names(tx.connection, &realm.name, &new.action)?;
+        let mut others = tx.tally.other_names(tx.connection, &realm.name, &new.action)?;
+        others.retain(|name| !realm.apart.contains(name));
         facts::read_elsewhere(tx.connection, &mut known, realm, &others, new.asked.declared_key.as_deref())?;
     }
     let retry_of = match decide(&new.asked, &known, now) {

@@ -6,6 +6,8 @@ use std::fmt;
 use oncegate_config::model::{Config, Host, HostPattern};
 use oncegate_policy::action::ActionName;
 
+use crate::adapting;
+
 /// One thing that another configuration brings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
@@ -61,24 +63,30 @@ impl Difference {
 }
 
 impl Difference {
-    /// The action that is another one now, or gone.
+    /// The action that is new, another one now, or gone.
     #[must_use]
-    pub fn other_action(&self) -> Option<ActionName> {
-        match (self.kind, self.change) {
-            (Kind::Action, Change::Changed | Change::Removed) => ActionName::parse(&self.name),
-            (Kind::Action, Change::Added)
-            | (
-                Kind::Host
-                | Kind::Caller
-                | Kind::Secret
-                | Kind::Limit
-                | Kind::Proxy
-                | Kind::Control
-                | Kind::Reconcile,
-                Change::Added | Change::Removed | Change::Changed,
-            ) => None,
+    pub fn action(&self) -> Option<ActionName> {
+        match self.kind {
+            Kind::Action => ActionName::parse(&self.name),
+            Kind::Host
+            | Kind::Caller
+            | Kind::Secret
+            | Kind::Limit
+            | Kind::Proxy
+            | Kind::Control
+            | Kind::Reconcile => None,
         }
     }
+}
+
+/// The actions of `before` that go to the server of one that differs: one that is new, or another now, may take their requests,
+/// with a limit and an approval of its own.
+pub fn beside(differences: &[Difference], before: &Config, after: &Config) -> Vec<ActionName> {
+    let of_either = |name: &ActionName| after.actions.get(name).or(before.actions.get(name));
+    let touched = differences.iter().filter_map(Difference::action);
+    let servers: Vec<_> = touched.filter_map(|name| of_either(&name).map(adapting::authority)).collect();
+    let beside = before.actions.values().filter(|action| servers.contains(&adapting::authority(action)));
+    beside.map(|action| action.name.clone()).collect()
 }
 
 impl fmt::Display for Difference {

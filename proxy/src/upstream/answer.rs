@@ -116,7 +116,11 @@ impl Whole {
 /// Header fields as the law reads them: lower-case names, no secret. Left out are values that are no text, and names that
 /// hold a secret.
 fn headers(map: &HeaderMap, scrubber: &Scrubber) -> Vec<(String, String)> {
+    // What the provider's `Connection` names was for us (RFC 9110 section 7.6.1).
+    let connection = map.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
+    let for_us: Vec<&str> = connection.flat_map(|names| names.split(',')).map(str::trim).collect();
     map.iter()
+        .filter(|(name, _)| !for_us.iter().any(|one| one.eq_ignore_ascii_case(name.as_str())))
         .filter(|(name, _)| !scrubber.is_in_name(name.as_str()))
         .filter_map(|(name, value)| {
             Some((name.as_str().to_owned(), scrubber.clean_text(value.to_str().ok()?)))

@@ -38,8 +38,11 @@ async fn p6_the_fence_holds_in_a_realm_whatever_an_action_is_called() {
     let memory = Memory::new();
     let called = |name: &str, realm: Option<&str>, amount| NewEffect {
         action: ActionName::parse(name).unwrap(),
-        realm: realm
-            .map(|name| Realm { name: name.to_owned(), said: Said::of(&json!({ "amount": amount }), &[]) }),
+        realm: realm.map(|name| Realm {
+            name: name.to_owned(),
+            said: Said::of(&json!({ "amount": amount }), &[]),
+            apart: vec![],
+        }),
         ..memory.refund("pi_1", amount)
     };
     let open = memory.unknown(called("refund", Some("stripe.refund"), 600), NOON).await;
@@ -78,7 +81,7 @@ async fn p6_what_is_open_is_not_asked_for_again_under_another_name() {
         new.asked.caller_key = None;
         new.asked.declared_key = key.map(str::to_owned);
         new.asked.fingerprint = said.of_action(name);
-        new.realm = Some(Realm { name: realm.to_owned(), said });
+        new.realm = Some(Realm { name: realm.to_owned(), said, apart: vec![] });
         new
     };
     let open = memory.unknown(called("refund", "route/1", Some("refund:7"), 600), NOON).await;

@@ -75,7 +75,7 @@ impl History {
         let said = Said::of(&serde_json::json!([subject, amount]), &[]);
         new.action = ActionName::parse(name).unwrap();
         new.asked.fingerprint = said.of_action(name);
-        new.realm = Some(Realm { name: "stripe.refund".into(), said });
+        new.realm = Some(Realm { name: "stripe.refund".into(), said, apart: vec![] });
         let number = self.dice.roll(6);
         new = match self.dice.roll(4) {
             0 => with_key(new, &format!("chosen-{number}")),
