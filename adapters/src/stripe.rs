@@ -179,9 +179,9 @@ pub(crate) fn apart(input: &Value) -> Result<(Map<String, Value>, Headers), Refu
 pub(crate) fn credential_fits(live: bool, credential: &str) -> bool {
     let other = if live { "_test_" } else { "_live_" };
     // Of an account, restricted, and of an organization (<https://docs.stripe.com/keys/organization-api-keys>).
-    !["sk", "rk", "sk_org"]
+    !["sk", "rk", "sk_org", "rk_org"]
         .iter()
-        .any(|kind| credential.strip_prefix(kind).is_some_and(|rest| rest.starts_with(other)))
+        .any(|kind| credential.trim_start().strip_prefix(kind).is_some_and(|rest| rest.starts_with(other)))
 }
 
 /// The effect that an object was marked with.

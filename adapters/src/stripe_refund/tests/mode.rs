@@ -10,6 +10,7 @@ fn the_credential_is_of_the_declared_mode() {
         (false, "sk_live_1", false),
         (false, "rk_live_1", false),
         (false, "sk_org_live_1", false),
+        (false, " \tsk_live_1", false),
         (false, "sk_org_test_1", true),
         (true, "sk_org_test_1", false),
         (false, "something else", true),
