@@ -93,6 +93,7 @@ mod reconciling;
 mod reconciling_rounds;
 mod refusals;
 mod reload;
+mod reload_between;
 mod secrets;
 mod shop;
 mod taken_over;

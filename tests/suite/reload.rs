@@ -21,7 +21,7 @@ use crate::{
 };
 
 const REFUSED: &str = "the configuration was not reloaded: the one before stays in force";
-const TAKEN: &str = "the configuration was reloaded";
+pub(crate) const TAKEN: &str = "the configuration was reloaded";
 
 fn actions(sidecar: &Sidecar) -> Vec<String> {
     let listed = data(&call(sidecar, "ops", "GET", "/actions", ""));
@@ -32,7 +32,7 @@ fn wait_actions(sidecar: &Sidecar, names: &[&str]) {
     until(&format!("the actions to be {names:?}"), || Some(()).filter(|()| actions(sidecar) == names));
 }
 
-fn wait_log(sidecar: &Sidecar, line: &str, times: usize) {
+pub(crate) fn wait_log(sidecar: &Sidecar, line: &str, times: usize) {
     until(&format!("{times} times in the log: {line}; now {}", sidecar.log()), || {
         Some(()).filter(|()| sidecar.log().matches(line).count() >= times)
     });
@@ -43,7 +43,7 @@ fn hang_up(sidecar: &Sidecar) {
 }
 
 /// As editors save: a new file in the old one's place.
-fn save(home: &Home, text: &str) {
+pub(crate) fn save(home: &Home, text: &str) {
     fs::write(home.path("new.tmp"), text).unwrap();
     fs::rename(home.path("new.tmp"), home.config()).unwrap();
 }
