@@ -14,6 +14,8 @@ def main(port_file):
     server.store.__class__.dump_to_disk = lambda self: None
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.bind(("127.0.0.1", 0))
+    # Whoever reads the port connects at once; the server itself listens only some time after the file is there.
+    listener.listen()
     with open(port_file + ".part", "w") as file:
         file.write(str(listener.getsockname()[1]))
     os.rename(port_file + ".part", port_file)
