@@ -158,7 +158,8 @@ pub struct ReadBackHint {
 pub struct Response {
     /// All must hold for a success.
     pub succeeded_when: Vec<Condition>,
-    /// All must hold for a definite failure.
+    /// All must hold for a definite failure. Without any, no 2xx is one.
+    #[serde(default)]
     pub failed_when: Vec<Condition>,
 }
 
@@ -168,9 +169,9 @@ pub struct Response {
 pub struct Condition {
     /// A dotted path; `*` stands for any item of a list.
     pub path: String,
-    /// What some value there must equal.
-    pub equals: Value,
-    /// Turns it round: no value there may equal it.
+    /// What some value there must equal; without it, it is enough that something is there.
+    pub equals: Option<Value>,
+    /// Turns it round: no value there may equal it, or nothing may be there at all.
     #[serde(default)]
     pub absent: bool,
 }
@@ -211,7 +212,7 @@ impl Entry {
         };
         let check = |condition: &Condition| Check {
             path: condition.path.clone(),
-            equals: Some(Expected::Literal(condition.equals.clone())),
+            equals: condition.equals.clone().map(Expected::Literal),
             absent: condition.absent,
         };
         ResponseRules {

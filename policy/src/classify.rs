@@ -82,8 +82,10 @@ fn inside_success(answer: &Answer, rules: &ResponseRules) -> Verdict {
             false => Verdict::Succeeded,
         };
     }
-    let Ok(body) = json::of_answer(&answer.body) else { return Verdict::Unknown };
     let nothing = serde_json::Value::Null;
+    // 204 never has a body (RFC 9110 section 15.3.5): no word of failure stands in it, and none of success either.
+    let body = if answer.status == 204 { Ok(nothing.clone()) } else { json::of_answer(&answer.body) };
+    let Ok(body) = body else { return Verdict::Unknown };
     let scope = Scope { input: &nothing, effect_id: None, effect_key: None, response: Some(&body) };
     let all_hold =
         |checks: &[Check]| !checks.is_empty() && checks.iter().all(|check| check.holds(&body, &scope));
@@ -196,6 +198,17 @@ mod tests {
             assert_eq!(verdict(&said, &only_success), by_success, "{body}");
             assert_eq!(verdict(&said, &only_failure), by_failure, "{body}");
         }
+        // Without a body nothing is said: that is a success only where one is whatever does not say that it failed.
+        let not_void = Check { absent: true, ..check("state", "void") };
+        let unless = |check| ResponseRules { succeeded_when: vec![check], ..only_success.clone() };
+        assert_eq!(verdict(&status(204), &unless(not_void.clone())), Succeeded);
+        assert_eq!(verdict(&status(204), &unless(check("ok", "true"))), Unknown);
+        assert_eq!(verdict(&status(204), &only_failure), Unknown);
+        assert_eq!(
+            verdict(&says(""), &unless(not_void)),
+            Unknown,
+            "a body that is missing is another matter"
+        );
         // Declared twice, so that both hold: neither is believed.
         let torn = ResponseRules { failed_when: both.succeeded_when.clone(), ..both.clone() };
         assert_eq!(verdict(&says(r#"{"ok":true,"state":"done"}"#), &torn), Unknown);

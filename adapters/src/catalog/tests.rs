@@ -115,18 +115,56 @@ fn what_is_not_confirmed_enables_no_replay() {
     entry.facts.key.confirmed = true;
     entry.facts.window.as_mut().unwrap().confirmed = false;
     assert!(entry.replay().is_none());
-    let slack = all.iter().find(|entry| entry.name == "slack").unwrap();
-    for (body, seen) in [
-        (json!({"ok": true, "ts": "1"}), Verdict::Succeeded),
-        (json!({"ok": false, "error": "channel_not_found"}), Verdict::Failed),
-        (json!({"ok": false, "error": "internal_error"}), Verdict::Unknown),
-        (json!({}), Verdict::Unknown),
-    ] {
-        let answer =
-            Answer { status: 200, reason: None, headers: vec![], body: body.to_string().into_bytes() };
-        assert_eq!(verdict(&Exchange::Answered(answer), &slack.response()), seen, "{body}");
-    }
-    let mut doubtful = slack.clone();
+    let mut doubtful = all.iter().find(|entry| entry.name == "slack").unwrap().clone();
     doubtful.facts.response.as_mut().unwrap().confirmed = false;
     assert_eq!(doubtful.response(), ResponseRules::default());
+}
+
+/// A refusal that comes with 2xx is no success, and what may have been done in spite of it is no failure.
+#[test]
+fn each_preset_reads_how_its_provider_speaks_inside_a_2xx() {
+    use Verdict::{Failed, Succeeded, Unknown};
+    let captured = |status: &str| {
+        json!({"status": "COMPLETED",
+        "purchase_units": [{"payments": {"captures": [{"status": status}]}}]})
+    };
+    let all = entries().unwrap();
+    for (name, body, seen) in [
+        ("slack", json!({"ok": true, "ts": "1"}), Succeeded),
+        ("slack", json!({"ok": false, "error": "channel_not_found"}), Failed),
+        ("slack", json!({"ok": false, "error": "internal_error"}), Unknown),
+        ("slack", json!({}), Unknown),
+        ("adyen", json!({"pspReference": "8", "resultCode": "Authorised"}), Succeeded),
+        ("adyen", json!({"pspReference": "8", "resultCode": "Refused", "refusalReason": "FRAUD"}), Failed),
+        ("adyen", json!({"pspReference": "8", "resultCode": "Error"}), Unknown),
+        ("adyen", json!({"pspReference": "8", "resultCode": "Cancelled"}), Unknown),
+        ("adyen", json!({"pspReference": "8", "status": "received"}), Succeeded),
+        ("checkout-com", json!({"id": "pay_1", "approved": true, "status": "Authorized"}), Succeeded),
+        ("checkout-com", json!({"id": "pay_1", "approved": false, "status": "Declined"}), Failed),
+        ("checkout-com", json!({"id": "pay_1", "approved": false, "status": "Card Verified"}), Unknown),
+        ("checkout-com", json!({"action_id": "act_1", "reference": "r"}), Succeeded),
+        ("paypal", json!({"id": "1", "status": "COMPLETED"}), Succeeded),
+        ("paypal", json!({"id": "1", "status": "PENDING"}), Succeeded),
+        ("paypal", json!({"id": "1", "status": "FAILED"}), Unknown),
+        ("paypal", json!({"id": "1", "status": "DECLINED"}), Failed),
+        ("paypal", captured("COMPLETED"), Succeeded),
+        ("paypal", captured("DECLINED"), Unknown),
+        (
+            "shopify",
+            json!({"data": {"refundCreate": {"refund": {"id": "gid"}, "userErrors": []}}}),
+            Succeeded,
+        ),
+        ("shopify", json!({"errors": [{"message": "Throttled"}]}), Unknown),
+        ("linear", json!({"data": {"issueCreate": {"success": true}}}), Succeeded),
+        ("linear", json!({"data": null, "errors": [{"message": "Entity not found"}]}), Unknown),
+        ("square", json!({"payment": {"id": "p", "status": "COMPLETED"}}), Succeeded),
+        ("square", json!({"payment": {"id": "p", "status": "FAILED"}}), Unknown),
+        ("square", json!({"refund": {"id": "r", "status": "PENDING"}}), Succeeded),
+        ("square", json!({"refund": {"id": "r", "status": "REJECTED"}}), Unknown),
+    ] {
+        let entry = all.iter().find(|entry| entry.name == name).unwrap();
+        let answer =
+            Answer { status: 200, reason: None, headers: vec![], body: body.to_string().into_bytes() };
+        assert_eq!(verdict(&Exchange::Answered(answer), &entry.response()), seen, "{name}: {body}");
+    }
 }
