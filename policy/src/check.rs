@@ -117,14 +117,19 @@ impl Check {
 }
 
 /// Whether a value in an answer is something, from the least to the most.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Presence {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Presence {
+    /// `null`, `""`, `[]`, `{}`: what other APIs leave out.
     Nothing,
+    /// `false` or `0`: none, or this one.
     Open,
+    /// Anything else.
     Something,
 }
 
-fn presence(value: &Value) -> Presence {
+/// Whether `value`, which stands in an answer, is something.
+#[must_use]
+pub fn presence(value: &Value) -> Presence {
     let or_nothing = |is_empty: bool| if is_empty { Presence::Nothing } else { Presence::Something };
     match value {
         Value::Null => Presence::Nothing,

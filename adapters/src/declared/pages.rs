@@ -1,5 +1,6 @@
 //! Whether an answer says of itself that it is not the whole list: then nothing is absent from it yet.
 
+use oncegate_policy::check::{Presence, presence};
 use oncegate_policy::exchange::Answer;
 use oncegate_policy::json::get;
 use serde_json::Value;
@@ -106,14 +107,11 @@ fn to_f64(length: usize) -> f64 {
     u32::try_from(length).map_or(f64::MAX, f64::from)
 }
 
+/// Whether there is something, in an object below its names: `{"next": null}` is no next page.
 fn is_set(value: &Value) -> bool {
-    match value {
-        Value::Null => false,
-        Value::Bool(said) => *said,
-        Value::Number(number) => number.as_f64() != Some(0.0),
-        Value::String(text) => !text.is_empty(),
-        Value::Array(items) => !items.is_empty(),
-        Value::Object(members) => members.values().any(is_set),
+    match value.as_object() {
+        Some(members) => members.values().any(is_set),
+        None => presence(value) == Presence::Something,
     }
 }
 
