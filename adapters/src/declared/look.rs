@@ -8,7 +8,7 @@ use oncegate_policy::template::{Piece, RenderFault, Scope, Template};
 use serde_json::Value;
 
 use super::Verify;
-use super::pages::goes_on;
+use super::pages::may_go_on;
 use crate::look::{Look, LookStep, Memory, unreadable};
 use crate::read_back::ReadBack;
 
@@ -81,9 +81,9 @@ fn judge(verify: &Verify, scope: &Scope<'_>, request: &ReadBack, answer: &Answer
         return unreadable(format!("{what}, and has no list where `{}` would be absent", check.path));
     }
     if let Some(list) =
-        verify.checks.iter().filter_map(Check::absent_from).find(|list| goes_on(answer, &body, list))
+        verify.checks.iter().filter_map(Check::absent_from).find(|list| may_go_on(answer, &body, list))
     {
-        return unreadable(format!("{what}, and `{list}` goes on on another page"));
+        return unreadable(format!("{what}, and `{list}` may go on elsewhere"));
     }
     // What a search shows is not what the write would have answered: it is no record for a repeat.
     match verify.checks.iter().all(|check| check.holds(&body, scope)) {

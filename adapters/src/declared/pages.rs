@@ -1,66 +1,81 @@
-//! Whether an answer says of itself that it is not the whole list: then nothing is absent from it yet.
+//! Whether an answer can be believed to hold the whole list: only then is something absent from it.
+//!
+//! There is no end of names by which APIs say that there is more. So it is the other way round: a list is whole if all that
+//! is said beside it is known to say nothing of the kind. To be mistaken leaves an effect unknown, and settles none.
 
 use oncegate_policy::check::{Presence, presence};
 use oncegate_policy::exchange::Answer;
 use oncegate_policy::json::get;
 use serde_json::Value;
 
-/// Members by which APIs say that there is more, without `_`, `-`, `@`, `$` and `.`, in lower case. All that begin with `next`
-/// and say something count as well. Square's `cursor` is there while there is more alone.
-const MORE: [&str; 10] = [
-    "cursor",
-    "hasmore",
-    "hasmoreitems",
-    "hasnext",
-    "hasnextpage",
-    "more",
-    "moreavailable",
-    "moreresults",
-    "istruncated",
-    "incompleteresults",
+/// Names are compared without `_`, `-`, `@`, `$`, `.` and an `x-` before them, in lower case.
+///
+/// By `true` these say that this is the end, and by `false` that it is not.
+const ENDS: [&str; 8] =
+    ["last", "islast", "lastpage", "islastpage", "done", "complete", "iscomplete", "finished"];
+/// What is `true` of any page.
+const TRUE: [&str; 4] = ["ok", "success", "successful", "livemode"];
+/// How many items a page can have: one that is full may not be the last.
+const SIZES: [&str; 8] =
+    ["limit", "perpage", "pagesize", "size", "maxresults", "itemsperpage", "resultsperpage", "top"];
+/// Texts that are about this page, or about the answer.
+const TEXTS: [&str; 20] = [
+    "apiversion",
+    "etag",
+    "first",
+    "firstpageurl",
+    "href",
+    "id",
+    "kind",
+    "message",
+    "object",
+    "odatacontext",
+    "path",
+    "requestid",
+    "schema",
+    "self",
+    "status",
+    "timestamp",
+    "traceid",
+    "type",
+    "url",
+    "version",
 ];
-/// And besides: the key that the next page begins behind.
-const LAST_KEY: &str = "lastevaluatedkey";
-const ODATA_NEXT: &str = "odatanextlink";
-/// Members by which they say how many items there are in all, or are left.
-const TOTALS: [&str; 8] = [
-    "total",
-    "totalcount",
-    "totalitems",
-    "totalresults",
-    "totalelements",
-    "totalrecords",
-    "count",
-    "recordstotal",
-];
-const LEFT: [&str; 2] = ["remaining", "itemsleft"];
-/// Members by which they say how many pages there are.
-const PAGES: [&str; 5] = ["pages", "totalpages", "pagecount", "lastpage", "numpages"];
-/// Fields that say the same of an answer's head, in lower case.
-const NEXT_FIELDS: [&str; 2] = ["x-next-page", "x-next-cursor"];
-const TOTAL_FIELDS: [&str; 3] = ["x-total-count", "x-total", "x-wp-total"];
-const PAGES_FIELDS: [&str; 2] = ["x-total-pages", "x-wp-totalpages"];
-/// How deep such members lie below what holds the list: `{"meta": {"page": {"next": …}}}`.
-const DEPTH_MAX: usize = 3;
+/// Objects that say the same things one level below.
+const HOLD_MORE: [&str; 9] =
+    ["cursors", "links", "meta", "metadata", "page", "pageinfo", "pagination", "paging", "responsemetadata"];
+/// A word in a field's name that makes it one about pages.
+const FIELD_WORDS: [&str; 8] =
+    ["next", "cursor", "continuation", "more", "page", "pages", "total", "totalpages"];
+/// How deep what is beside the list, or holds it, may lie: `{"meta": {"page": {"next": …}}}`.
+const DEPTH_MAX: usize = 6;
 
-/// Whether `answer`, whose list is at the dotted path `list` of `body`, says that the list goes on elsewhere. It is asked
-/// about absence alone, so that to be mistaken leaves an effect unknown, and settles none: more than one page of any
-/// kind is one too many.
-pub(super) fn goes_on(answer: &Answer, body: &Value, list: &str) -> bool {
+/// Whether `answer`, whose list is at the dotted path `list` of `body`, may go on elsewhere.
+pub(super) fn may_go_on(answer: &Answer, body: &Value, list: &str) -> bool {
     let items = if list.is_empty() { Some(body) } else { get(body, list) };
     let length = items.and_then(Value::as_array).map_or(0, Vec::len);
+    let beside = || match body {
+        Value::Object(members) => {
+            members.iter().any(|(name, member)| doubt(name, member, list, length, DEPTH_MAX))
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => false,
+    };
     answer.status == 206
-        || answer.headers.iter().any(|(name, value)| field_says_more(name, value, length))
-        || says_more(body, length, DEPTH_MAX)
+        || answer.headers.iter().any(|(name, value)| field_in_doubt(name, value, length))
+        || beside()
 }
 
-fn field_says_more(name: &str, value: &str, length: usize) -> bool {
+fn field_in_doubt(name: &str, value: &str, length: usize) -> bool {
     let name = name.to_ascii_lowercase();
-    let more_than = |least: usize| value.trim().parse::<f64>().is_ok_and(|number| number > to_f64(least));
-    name == "link" && names_next(value)
-        || NEXT_FIELDS.contains(&name.as_str()) && !value.trim().is_empty()
-        || TOTAL_FIELDS.contains(&name.as_str()) && more_than(length)
-        || PAGES_FIELDS.contains(&name.as_str()) && more_than(1)
+    match name.as_str() {
+        "link" => names_next(value),
+        // Some APIs say so of items with a 200 as well: `items 0-9/57`.
+        "content-range" => text_in_doubt("total", value.rsplit('/').next().unwrap_or_default(), length),
+        _ => {
+            let of_pages = name.split('-').any(|word| FIELD_WORDS.contains(&word));
+            of_pages && !value.trim().is_empty() && text_in_doubt(&plain(&name), value, length)
+        }
+    }
 }
 
 /// RFC 8288: `<…>; rel="next"`, among other parameters and relations.
@@ -71,40 +86,63 @@ fn names_next(link: &str) -> bool {
     values.flat_map(|value| value.trim().trim_matches('"').split_ascii_whitespace()).any(|rel| rel == "next")
 }
 
-/// What an object says of itself is nothing about the list that it is in; but one may be a link: `{"rel": "next", "href": …}`.
-fn says_more(value: &Value, length: usize, depth: usize) -> bool {
-    let Value::Object(members) = value else { return false };
-    members.iter().any(|(name, member)| {
-        let name: String = name.to_ascii_lowercase().replace(['_', '-', '@', '$', '.'], "");
-        let named = |names: &[&str]| names.contains(&name.as_str());
-        let more = named(&MORE) || named(&[LAST_KEY, ODATA_NEXT]) || name.starts_with("next");
-        let links = name == "links" && member.as_array().is_some_and(|links| links.iter().any(is_next));
-        (more && is_set(member))
-            || (named(&TOTALS) && is_more_than(member, length))
-            || (named(&LEFT) && is_more_than(member, 0))
-            || (named(&PAGES) && is_more_than(member, 1))
-            || links
-            || (depth > 0 && says_more(member, length, depth - 1))
-    })
+/// Whether a member makes it doubtful that the list is whole. `list` is the path to it from the object that the member is
+/// in, if it is below it. What the list's own items say of themselves says nothing of the list.
+fn doubt(name: &str, member: &Value, list: &str, length: usize, depth: usize) -> bool {
+    let (first, below) = list.split_once('.').unwrap_or((list, ""));
+    let leads_there = !list.is_empty() && name == first;
+    if leads_there && below.is_empty() {
+        return false;
+    }
+    let name = plain(name);
+    match member {
+        Value::Null => false,
+        Value::Bool(true) => !ENDS.contains(&name.as_str()) && !TRUE.contains(&name.as_str()),
+        Value::Bool(false) => ENDS.contains(&name.as_str()),
+        Value::Number(number) => number_in_doubt(&name, number.as_f64(), length),
+        Value::String(text) => text_in_doubt(&name, text, length),
+        Value::Array(links) if name == "links" => links.iter().any(is_next),
+        Value::Array(items) => !items.is_empty(),
+        Value::Object(members) if depth > 0 && (leads_there || HOLD_MORE.contains(&name.as_str())) => {
+            let list = if leads_there { below } else { "" };
+            members.iter().any(|(name, member)| doubt(name, member, list, length, depth - 1))
+        }
+        // A link to this page, or to the first, or something that is not known.
+        Value::Object(_) => !["self", "first"].contains(&name.as_str()) && is_set(member),
+    }
+}
+
+/// `name` is plain.
+fn text_in_doubt(name: &str, text: &str, length: usize) -> bool {
+    let text = text.trim();
+    match text.to_ascii_lowercase().as_str() {
+        "" => false,
+        "true" => !ENDS.contains(&name),
+        "false" => ENDS.contains(&name),
+        _ => match text.parse() {
+            Ok(number) => number_in_doubt(name, Some(number), length),
+            Err(_) => !TEXTS.contains(&name),
+        },
+    }
+}
+
+/// `name` is plain. Of nothing there is no more.
+fn number_in_doubt(name: &str, number: Option<f64>, length: usize) -> bool {
+    let Some(number) = number else { return true };
+    let length = f64::from(u32::try_from(length).unwrap_or(u32::MAX));
+    if SIZES.contains(&name) {
+        number <= length
+    } else if name.contains("page") {
+        number > 1.0
+    } else if name.contains("total") || name.contains("count") {
+        number > length
+    } else {
+        number != 0.0
+    }
 }
 
 fn is_next(link: &Value) -> bool {
     link.get("rel").and_then(Value::as_str).is_some_and(|rel| rel.eq_ignore_ascii_case("next"))
-}
-
-/// A number, or a text that is one.
-fn is_more_than(value: &Value, least: usize) -> bool {
-    let number = match value {
-        Value::Number(number) => number.as_f64(),
-        Value::String(text) => text.trim().parse().ok(),
-        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
-    };
-    number.is_some_and(|number: f64| number > to_f64(least))
-}
-
-/// Lengths of lists, which are small.
-fn to_f64(length: usize) -> f64 {
-    u32::try_from(length).map_or(f64::MAX, f64::from)
 }
 
 /// Whether there is something, in an object below its names: `{"next": null}` is no next page.
@@ -113,6 +151,11 @@ fn is_set(value: &Value) -> bool {
         Some(members) => members.values().any(is_set),
         None => presence(value) == Presence::Something,
     }
+}
+
+fn plain(name: &str) -> String {
+    let name = name.to_ascii_lowercase();
+    name.strip_prefix("x-").unwrap_or(&name).replace(['_', '-', '@', '$', '.'], "")
 }
 
 #[cfg(test)]
@@ -159,6 +202,33 @@ mod tests {
             (json!({"data": [1], "more_results": true}), none, "data", true),
             (json!({"data": [1], "next_page_params": {"after": 1}}), none, "data", true),
             (json!({"data": [{"next_action": {"a": 1}, "count": 9}]}), none, "data", false),
+            // As GoCardless, Airtable, Atlassian, Spring, Salesforce, Elasticsearch, Kubernetes and others say it.
+            (json!({"data": [1], "meta": {"cursors": {"after": "PO1"}, "limit": 50}}), none, "data", true),
+            (json!({"data": [1], "meta": {"cursors": {"after": null}, "limit": 50}}), none, "data", false),
+            (json!({"data": [1], "offset": "itr1/rec2"}), none, "data", true),
+            (json!({"data": [1], "startAt": 0, "maxResults": 50, "isLast": false}), none, "data", true),
+            (json!({"data": [1], "startAt": 0, "maxResults": 50, "isLast": true}), none, "data", false),
+            (json!({"data": [1], "startAt": 0, "maxResults": 1}), none, "data", true),
+            (json!({"content": [1], "last": false, "number": 0, "size": 20}), none, "content", true),
+            (json!({"content": [1], "last": true, "number": 0, "size": 20}), none, "content", false),
+            (json!({"data": [1], "done": false}), none, "data", true),
+            (json!({"hits": {"total": {"value": 250}, "hits": [1]}}), none, "hits.hits", true),
+            (json!({"data": [1], "after": {"id": 3}}), none, "data", true),
+            (json!({"data": [1], "after": {"id": null}}), none, "data", false),
+            (json!({"hits": {"total": 1, "hits": [1]}}), none, "hits.hits", false),
+            (json!({"data": [1], "truncated": true}), none, "data", true),
+            (json!({"data": [1], "Marker": "x"}), none, "data", true),
+            (json!({"items": [1], "metadata": {"continue": "x"}}), none, "items", true),
+            (json!({"data": [1], "total_payouts": 250}), none, "data", true),
+            (json!({"data": [1], "timed_out": true}), none, "data", true),
+            (json!({"data": [], "errors": [{"message": "backend down"}]}), none, "data", true),
+            (json!({"data": [], "what_nobody_knows": "x"}), none, "data", true),
+            (
+                json!({"ok": true, "object": "list", "url": "/v1/x", "data": [], "errors": []}),
+                none,
+                "data",
+                false,
+            ),
             (json!([1]), none, "", false),
             (
                 json!([1]),
@@ -172,7 +242,7 @@ mod tests {
         ] {
             let headers = if link.is_empty() { vec![] } else { vec![("link".to_owned(), link.to_owned())] };
             let answer = Answer { status: 200, reason: None, headers, body: vec![] };
-            assert_eq!(goes_on(&answer, &body, list), more, "{body} {link}");
+            assert_eq!(may_go_on(&answer, &body, list), more, "{body} {link}");
         }
         for (name, value, more) in [
             ("X-Next-Page", "2", true),
@@ -181,10 +251,20 @@ mod tests {
             ("X-Total-Count", "1", false),
             ("X-WP-TotalPages", "2", true),
             ("X-WP-TotalPages", "1", false),
+            ("Content-Range", "0-0/57", true),
+            ("Content-Range", "items 0-0/1", false),
+            ("Content-Range", "0-0/*", true),
+            ("X-After-Cursor", "abc", true),
+            ("X-Has-More", "true", true),
+            ("X-Has-More", "false", false),
+            ("X-Per-Page", "20", false),
+            ("X-Page", "1", false),
+            ("X-Request-Id", "abc", false),
+            ("X-RateLimit-Remaining", "99", false),
         ] {
             let headers = vec![(name.to_owned(), value.to_owned())];
             let answer = Answer { status: 200, reason: None, headers, body: vec![] };
-            assert_eq!(goes_on(&answer, &json!([1]), ""), more, "{name}: {value}");
+            assert_eq!(may_go_on(&answer, &json!([1]), ""), more, "{name}: {value}");
         }
     }
 }
