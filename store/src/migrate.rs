@@ -41,7 +41,7 @@ fn run(connection: &mut Connection, path: &Path, steps: &[&str]) -> Result<bool,
     if found > known {
         return Err(OpenError::Newer { path: path.to_owned(), found, known });
     }
-    if found == 0 && !is_ours_or_empty(connection).map_err(failed)? {
+    if found == 0 && !is_empty(connection).map_err(failed)? {
         return Err(OpenError::NotADatabase { path: path.to_owned() });
     }
     // All of it or nothing: a step that fails leaves the earlier version whole, for the earlier program.
@@ -73,7 +73,8 @@ fn version(connection: &Connection) -> rusqlite::Result<i64> {
     connection.pragma_query_value(None, "user_version", |row| row.get(0))
 }
 
-fn is_ours_or_empty(connection: &Connection) -> rusqlite::Result<bool> {
+/// Whether nothing was ever made in it: an empty file is such a database to SQLite.
+pub(crate) fn is_empty(connection: &Connection) -> rusqlite::Result<bool> {
     connection.query_row("SELECT NOT EXISTS (SELECT 1 FROM sqlite_schema)", [], |row| row.get(0))
 }
 

@@ -51,12 +51,17 @@ impl Store {
     ) -> Result<Self, OpenError> {
         let opened = Opened::new(lock, &options, owner, now)?;
         let reader = Reader::open(&opened.path)?;
-        let Opened { lock, is_new, path, connection, setting, head } = opened;
-        if is_new {
-            let at = path.display();
-            tracing::warn!(
+        let Opened { lock, found, path, connection, setting, head } = opened;
+        let at = path.display();
+        match found {
+            Found::Record => {}
+            Found::Nothing => tracing::warn!(
                 "there was no database at {at}: a new one was made, and nothing is known of what was sent before"
-            );
+            ),
+            Found::EmptyFile => tracing::warn!(
+                "there was no database at {at}, but a file with nothing in it: nothing is known of what was sent before; \
+                 if this is not the first start, stop and restore a backup"
+            ),
         }
         let shared = Shared::of(&setting);
         let writer = Writer::start(connection, path, setting, head)?;
@@ -72,7 +77,7 @@ impl Store {
         owner: OwnerId,
         now: Timestamp,
     ) -> Result<(Self, Hand), OpenError> {
-        let Opened { lock, path, connection, setting, head, is_new: _ } =
+        let Opened { lock, path, connection, setting, head, found: _ } =
             Opened::new(None, &options, owner, now)?;
         let reading = Reading::of(&path);
         let filled = Arc::new(Notify::new());
@@ -86,11 +91,18 @@ impl Store {
     }
 }
 
+/// What was where the database is.
+enum Found {
+    Nothing,
+    /// As a copy leaves it that had no room, and a first start that was killed at once.
+    EmptyFile,
+    Record,
+}
+
 /// A database that this run has for itself.
 struct Opened {
     lock: Lock,
-    /// There was none before.
-    is_new: bool,
+    found: Found,
     /// By its own name.
     path: PathBuf,
     connection: Connection,
@@ -113,8 +125,13 @@ impl Opened {
             None => Lock::of(&path)?,
         };
         let mut connection = writing(&path)?;
-        upgrade(&mut connection, &path)?;
         let failed = |source| OpenError::database("open", &path, source);
+        let found = match (is_new, migrate::is_empty(&connection).map_err(failed)?) {
+            (true, _) => Found::Nothing,
+            (false, true) => Found::EmptyFile,
+            (false, false) => Found::Record,
+        };
+        upgrade(&mut connection, &path)?;
         connection
             .execute("INSERT INTO run (id, started_at) VALUES (?1, ?2)", params![owner.as_str(), now.0])
             .map_err(failed)?;
@@ -127,7 +144,7 @@ impl Opened {
             living: Arc::default(),
             living_plain: Arc::default(),
         };
-        Ok(Self { lock, is_new, path, connection, setting, head })
+        Ok(Self { lock, found, path, connection, setting, head })
     }
 }
 

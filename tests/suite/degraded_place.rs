@@ -44,6 +44,11 @@ fn nothing_is_sent_on_the_word_of_a_file_that_nobody_will_find() {
     assert!(!again.log().contains(NONE), "{}", again.log());
     assert_eq!(shop.home.effects().len(), 2);
     again.stop();
+    // What a copy leaves that had no room is no record either.
+    fs::write(shop.home.path("oncegate.db"), "").unwrap();
+    let emptied = shop.home.serve();
+    assert!(emptied.log().contains("a file with nothing in it"), "{}", emptied.log());
+    emptied.stop();
     let checked = finish(shop.home.command(Build::Plain, &["check"]));
     assert_eq!(checked.code, 0, "{checked:?}");
 }
