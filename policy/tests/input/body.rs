@@ -1,4 +1,6 @@
-use oncegate_policy::body::{BodyKind, asks_for_another_method, is_opaque, merge, read, shows_members};
+use oncegate_policy::body::{
+    BodyKind, asks_for_another_method, is_form, is_opaque, merge, read, shows_members,
+};
 use oncegate_policy::fingerprint::digest_hex;
 use oncegate_policy::json::BodyFault;
 use serde_json::{Value, json};
@@ -51,6 +53,20 @@ fn the_type_decides_how_a_body_is_read() {
                 "--\r\ncontent-type: multipart/a; BOUNDARY=; z=1\r\n\r\n----\r\n--\r\n\r\nboundary=t\r\n--t\r\n----",
             ),
         ),
+        (
+            Some("multipart/mixed; boundary=x"),
+            "--x\r\nContent-Type: multipart/a; boundary=p\r\n\r\n--p--\r\n--x\r\nContent-Type: multipart/b; boundary=q\r\n\r\n--q--\r\n--x--",
+            BodyKind::Opaque,
+            opaque(
+                "--\r\nContent-Type: multipart/a; boundary=\r\n\r\n----\r\n--\r\nContent-Type: multipart/b; boundary=\r\n\r\n----\r\n----",
+            ),
+        ),
+        (
+            Some("multipart/mixed; boundary=x"),
+            "--x\r\nContent-Type: multipart/a; boundary=\"in",
+            BodyKind::Opaque,
+            opaque("--\r\nContent-Type: multipart/a; boundary=\""),
+        ),
         (Some("multipart/mixed"), "--x--", BodyKind::Opaque, opaque("--x--")),
         (Some("image/png; boundary=x"), "--x--", BodyKind::Opaque, opaque("--x--")),
         (Some("text/plain; charset=iso-8859-1"), "{}", BodyKind::Opaque, opaque("{}")),
@@ -99,6 +115,8 @@ fn some_types_are_known_by_their_digest_only() {
         ("multipart/form-data; boundary=x", true),
     ] {
         assert_eq!(is_opaque(content_type), opaque, "{content_type:?}");
+        let form = content_type.contains("urlencoded") && !content_type.contains("json");
+        assert_eq!(is_form(content_type), form, "{content_type:?}");
     }
 }
 

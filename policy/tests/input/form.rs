@@ -48,6 +48,7 @@ fn what_two_parsers_could_read_differently_is_refused() {
         (b"a=1&a[]=2", conflict("a[]")),
         (b"a[]=1&a[b]=2", conflict("a[b]")),
         (b"a[b]=1&a[]=2", conflict("a[]")),
+        (b"a[b]=1&a[][c]=2", conflict("a[][c]")),
         (b"a[0]=1&a[]=2", conflict("a[]")),
         (b"a[b]=1&a[b][c]=2", conflict("a[b][c]")),
         (b"a[][id]=1&a[][id]=2", conflict("a[][id]")),
@@ -97,6 +98,9 @@ fn what_is_as_much_as_it_may_be_is_read() {
 
 #[test]
 fn an_appended_pair_reads_back() {
+    for (before, after) in [("", "a=1"), ("x=1", "x=1&a=1"), ("x=1&", "x=1&a=1")] {
+        assert_eq!(append(before.as_bytes(), "a", "1"), after.as_bytes());
+    }
     let table = [("", "a", "1"), ("x=1", "metadata[effect]", "a&b=c; d+%é"), ("x=1&", "a", "")];
     for (before, name, value) in table {
         let form = append(before.as_bytes(), name, value);

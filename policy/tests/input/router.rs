@@ -105,6 +105,37 @@ fn the_input_tells_actions_on_one_route_apart() {
     }
 }
 
+/// What is asked of a candidate besides whether it applies.
+#[test]
+fn a_candidate_tells_what_its_conditions_leave_open() {
+    let url = "https://a.example/graphql";
+    let (router, _) = Router::build(vec![
+        route("rest", "POST", "https://a.example/{{input.any}}", vec![]),
+        route("other", "POST", url, vec![]),
+        route("refund", "POST", url, vec![equals("operationName", json!("refundCreate"))]),
+        route("cancel", "POST", url, vec![equals("operationName", json!("orderCancel"))]),
+    ]);
+    let authority = Authority::parse("a.example:443", None).unwrap();
+    let path = CanonicalPath::parse("/graphql").unwrap();
+    let candidates = router.candidates("POST", Scheme::Https, &authority, &path, &[]);
+    let named = |name: &str| candidates.iter().find(|candidate| candidate.action == name).unwrap();
+    let (refund, other) = (named("refund"), named("other"));
+    // In rank: the same URL with as many conditions.
+    assert!(refund.ranks_with(named("cancel")) && refund.ranks_with(refund));
+    assert!(
+        !refund.ranks_with(other) && !other.ranks_with(named("rest")) && !refund.ranks_with(named("rest"))
+    );
+    // Another spelling of the member that is asked about.
+    assert_eq!(refund.lookalike(&json!({ "OperationName": "x" })).as_deref(), Some("OperationName"));
+    assert_eq!(refund.lookalike(&json!({ "operationName": "x", "other": 1 })), None);
+    assert_eq!(other.lookalike(&json!({ "OperationName": "x" })), None);
+    // A part of the input may say enough.
+    assert_eq!(refund.applies_to_part(&json!({ "operationName": "refundCreate" })), Some(true));
+    assert_eq!(refund.applies_to_part(&json!({ "operationName": "orderCancel" })), Some(false));
+    assert_eq!(refund.applies_to_part(&json!({ "id": 1 })), None);
+    assert_eq!(other.applies_to_part(&json!({})), Some(true));
+}
+
 #[test]
 fn overlaps_and_shadows_are_remarked() {
     let op = |value: &str| equals("input.op", json!(value));

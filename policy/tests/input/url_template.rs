@@ -40,6 +40,39 @@ fn a_request_is_read_back_into_input() {
 }
 
 #[test]
+fn what_stands_in_its_query_is_named() {
+    let template = template(TICKETS);
+    assert_eq!(template.parameters().collect::<Vec<_>>(), ["ref", "kind"]);
+    assert_eq!(template.query_inputs().collect::<Vec<_>>(), ["ref"]);
+}
+
+#[test]
+fn two_templates_overlap_where_some_request_matches_both() {
+    let at = |rest: &str| template(&format!("https://a.example/{rest}"));
+    for (one, other, overlap, same) in [
+        ("x/y", "x/y", true, true),
+        ("x/y", "x/z", false, false),
+        ("x/y", "x/{{input.a}}", true, false),
+        ("x/", "x/{{input.a}}", false, false),
+        ("x/{{input.b}}", "x/{{input.a}}", true, true),
+        ("x", "x?k=1", true, false),
+        ("x?k=1", "x?k=1", true, true),
+        ("x?k=1", "x?k=2", false, false),
+        ("x?k=1", "x?k={{input.k}}", true, false),
+        ("x?k=", "x?k={{input.k}}", false, false),
+        ("x?k={{input.a}}", "x?k={{input.b}}", true, true),
+        ("x?k={{input.a}}", "x?j={{input.a}}", true, false),
+        ("x?k=1&j={{input.a}}", "x?j={{input.b}}&k=1", true, true),
+        ("x?k={{effect.id}}", "x?k={{input.k}}", false, false),
+    ] {
+        for (one, other) in [(one, other), (other, one)] {
+            assert_eq!(at(one).overlaps(&at(other)), overlap, "{one} {other}");
+            assert_eq!(at(one).matches_the_same(&at(other)), same, "{one} {other}");
+        }
+    }
+}
+
+#[test]
 fn another_request_does_not_match() {
     let others = [
         "http://tickets.example/v1/projects/p/tickets?ref=r&kind=bug",
