@@ -166,6 +166,18 @@ pub enum OpenError {
         /// Which file.
         path: PathBuf,
     },
+    /// Its log is there, and holds what was sent.
+    #[error(
+        "{} is there without {}, which was moved or emptied: put that back, or restore a backup; to begin anew, move the log away",
+        log.display(),
+        path.display()
+    )]
+    LogAlone {
+        /// The database.
+        path: PathBuf,
+        /// Its log.
+        log: PathBuf,
+    },
     /// The file is not what SQLite wrote.
     #[error(
         "{} is damaged, or no database at all: keep the file as it is, and restore a backup beside it",

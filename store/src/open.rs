@@ -284,6 +284,7 @@ fn require(
 /// # Errors
 /// What is in the way.
 pub fn examine(path: &Path) -> Result<(), OpenError> {
+    lock::no_log_alone(path)?;
     if !path.exists() {
         return Ok(());
     }
@@ -299,6 +300,7 @@ pub fn examine(path: &Path) -> Result<(), OpenError> {
 
 /// A connection that can write nothing.
 pub(crate) fn reading(path: &Path) -> Result<Connection, OpenError> {
+    lock::no_log_alone(path)?;
     let failed = |source| OpenError::database("open", path, source);
     if !path.is_file() {
         return Err(OpenError::NotADatabase { path: path.to_owned() });

@@ -275,3 +275,31 @@ async fn the_log_is_folded_and_stays_small() {
     let log = std::fs::metadata(memory.folder.path().join("once.db-wal")).unwrap().len();
     assert!(log < 40 * 1024 * 1024, "{log}");
 }
+
+/// SQLite throws the log away that stands beside a database which is missing or empty, and it may be all that is left of
+/// what was sent.
+#[tokio::test]
+async fn a_log_without_its_database_is_kept_and_nothing_is_begun_beside_it() {
+    let memory = Memory::new();
+    let (_permit, effect) = memory.granted(memory.refund("pi_1", 600), NOON).await;
+    let kept = tempfile::tempdir().unwrap();
+    let (file, log) = (kept.path().join("once.db"), kept.path().join("once.db-wal"));
+    std::fs::copy(memory.path(), kept.path().join("whole")).unwrap();
+    std::fs::copy(memory.path().with_file_name("once.db-wal"), &log).unwrap();
+    let bytes = std::fs::read(&log).unwrap();
+    for emptied in [false, true] {
+        if emptied {
+            std::fs::write(&file, "").unwrap();
+        }
+        let opened = Store::open(options(file.clone()), owner(7), NOON).err();
+        assert!(matches!(opened, Some(OpenError::LogAlone { .. })), "{opened:?}");
+        let read = Reader::open(&file).err();
+        assert!(matches!(read, Some(OpenError::LogAlone { .. })), "{read:?}");
+        let examined = oncegate_store::open::examine(&file);
+        assert!(matches!(examined, Err(OpenError::LogAlone { .. })), "{examined:?}");
+        assert_eq!(std::fs::read(&log).unwrap(), bytes);
+    }
+    std::fs::rename(kept.path().join("whole"), &file).unwrap();
+    let store = Store::open(options(file.clone()), owner(7), NOON).unwrap();
+    assert!(store.effect(&effect.id).await.unwrap().is_some());
+}
