@@ -77,8 +77,8 @@ pub enum StartError {
     /// The database.
     #[error("the database cannot be opened")]
     Open(#[from] OpenError),
-    /// The first things written to it.
-    #[error("the database cannot be written")]
+    /// The first things written to it, or read from it.
+    #[error("the database cannot be used{}", said(.0))]
     Store(#[from] StoreError),
     /// The vault.
     #[error("the vault cannot be used")]
@@ -86,6 +86,11 @@ pub enum StartError {
     /// The configuration names something that cannot be had.
     #[error("the configuration cannot be used")]
     Snapshot(#[from] SnapshotError),
+}
+
+/// What is wrong with the record as a whole, where that is known.
+fn said(error: &StoreError) -> String {
+    error.trouble().map(|trouble| format!(": {}", trouble.sentence())).unwrap_or_default()
 }
 
 /// A sidecar that serves.
@@ -143,6 +148,8 @@ pub async fn start(loaded: Loaded, options: Options) -> Result<Running, StartErr
     }
     match strays::of(&store, &snapshot).await {
         Ok(strays) => strays.iter().for_each(Stray::warn),
+        // What was sent may be missing in it: nothing is sent on its word.
+        Err(error) if error.trouble().is_some() => return Err(error.into()),
         // What reads and writes for a request says so as well, and stops where it has to.
         Err(error) => {
             tracing::error!(error = upstream::chain(&error), "what is not settled could not be read")

@@ -37,14 +37,34 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// What it is a sign of; `None` when it is about a statement, a row or the queue, and not about the file.
+    #[must_use]
+    pub fn trouble(&self) -> Option<Trouble> {
+        match self {
+            Self::Failed { fault, .. } => match fault {
+                Fault::Database(source) => Trouble::of(source),
+                Fault::Damaged => Some(Trouble::Damaged),
+                Fault::Moved => Some(Trouble::Moved),
+                Fault::Unreadable { .. }
+                | Fault::Altered { .. }
+                | Fault::OutOfOrder { .. }
+                | Fault::NotRunning { .. }
+                | Fault::Uncounted { .. }
+                | Fault::NoMoreAttempts { .. }
+                | Fault::Gone { .. } => None,
+            },
+            Self::Commit { source, .. } => Trouble::of(source),
+            Self::Overloaded | Self::Closed => None,
+        }
+    }
+
     /// Whether it may be the trouble of this one verb, so that others are worth trying: neither the file nor the store as
     /// a whole is known to be the cause.
     #[must_use]
     pub fn concerns_one(&self) -> bool {
         match self {
-            Self::Failed { fault: Fault::Database(source), .. } => Trouble::of(source).is_none(),
+            Self::Failed { fault: Fault::Database(_), .. } | Self::Commit { .. } => self.trouble().is_none(),
             Self::Failed { .. } => true,
-            Self::Commit { source, .. } => Trouble::of(source).is_none(),
             Self::Overloaded | Self::Closed => false,
         }
     }
@@ -53,16 +73,11 @@ impl StoreError {
     /// another program, and not the record.
     #[must_use]
     pub fn may_pass(&self) -> bool {
-        let trouble = match self {
-            Self::Failed { fault: Fault::Database(source), .. } => Trouble::of(source),
-            Self::Failed { .. } | Self::Closed => None,
-            Self::Commit { source, .. } => Trouble::of(source),
-            Self::Overloaded => return true,
-        };
-        match trouble {
+        match self.trouble() {
             Some(Trouble::Full | Trouble::ReadOnly | Trouble::Locked | Trouble::Disk) => true,
             // What is written into a file that was moved is found by whoever puts it back.
-            Some(Trouble::Moved | Trouble::Damaged) | None => false,
+            Some(Trouble::Moved | Trouble::Damaged) => false,
+            None => matches!(self, Self::Overloaded),
         }
     }
 

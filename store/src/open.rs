@@ -65,6 +65,7 @@ impl Store {
         }
         let shared = Shared::of(&setting);
         let writer = Writer::start(connection, path, setting, head)?;
+        let reader = reader.telling(writer.counters());
         Ok(shared.store(writer, reader, lock, &options))
     }
 
@@ -82,10 +83,10 @@ impl Store {
         let reading = Reading::of(&path);
         let filled = Arc::new(Notify::new());
         let looks = Arc::new(Queue::by_hand(Arc::clone(&filled)));
-        let reader = Reader::by_hand(Arc::clone(&looks));
         let shared = Shared::of(&setting);
         let verbs = Queue::by_hand(Arc::clone(&filled));
         let (writer, work) = Writer::without_threads(verbs, connection, setting, head);
+        let reader = Reader::by_hand(Arc::clone(&looks)).telling(writer.counters());
         let hand = Hand { work, verbs: writer.queue(), looks, reading, filled };
         Ok((shared.store(writer, reader, lock, &options), hand))
     }

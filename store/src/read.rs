@@ -16,6 +16,8 @@ use crate::error::{Fault, OpenError, StoreError};
 use crate::events::{self, ChainReport};
 use crate::queue::{NotQueued, Queue};
 use crate::row::{self, Columns, Effect};
+use crate::stats::Counters;
+use crate::trouble::Trouble;
 use crate::view::{AttemptKind, AttemptView, EffectDetail, EvidenceView, Exposure, Reservation};
 use crate::{attempt, limits, open};
 
@@ -32,6 +34,8 @@ pub(crate) type Look = Box<dyn FnOnce(&Connection) + Send>;
 #[derive(Clone)]
 pub struct Reader {
     pool: Arc<Pool>,
+    /// Of the store that reads with it: what is found damaged counts for its writer too.
+    told: Option<Arc<Counters>>,
 }
 
 struct Pool {
@@ -57,12 +61,17 @@ impl Reader {
             let name = format!("store-reader-{number}");
             pool.threads.push(std::thread::Builder::new().name(name).spawn(work).map_err(OpenError::Thread)?);
         }
-        Ok(Self { pool: Arc::new(pool) })
+        Ok(Self { pool: Arc::new(pool), told: None })
     }
 
     /// One without threads: whoever holds the queue answers what is in it, on a connection of its own.
     pub(crate) fn by_hand(looks: Arc<Queue<Look>>) -> Self {
-        Self { pool: Arc::new(Pool { queue: looks, threads: vec![] }) }
+        Self { pool: Arc::new(Pool { queue: looks, threads: vec![] }), told: None }
+    }
+
+    /// Damage that a read meets closes the store to new rights to send, as that does which a write meets.
+    pub(crate) fn telling(self, counters: Arc<Counters>) -> Self {
+        Self { told: Some(counters), ..self }
     }
 
     /// One read in a thread of the pool.
@@ -72,8 +81,15 @@ impl Reader {
         look: impl FnOnce(&Connection) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (waiting, answer) = oneshot::channel();
+        let told = self.told.clone();
         let job = move |connection: &Connection| {
             let found = look(connection).map_err(|fault| StoreError::Failed { step, fault });
+            // Before the one who waits is answered: it must not send on the word of a record that lacks something.
+            if let (Some(told), Err(error)) = (told, &found)
+                && error.trouble() == Some(Trouble::Damaged)
+            {
+                told.met(Some(Trouble::Damaged));
+            }
             // Nobody listens when the caller was cancelled.
             drop(waiting.send(found));
         };

@@ -66,7 +66,7 @@ impl Store {
     }
 }
 
-/// Written by the writer's thread alone.
+/// Written by the writer's thread; damage is told by readers as well.
 #[derive(Default)]
 pub(crate) struct Counters {
     commits: AtomicU64,
@@ -100,7 +100,7 @@ impl Counters {
         self.failed_commits.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// What the last transaction met. A file that is damaged in one place may be written in others, and stays damaged.
+    /// What the last transaction met, or the damage that a read did. A file that is damaged in one place may be written in others, and stays damaged.
     pub(crate) fn met(&self, met: Option<Trouble>) {
         let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
         if *trouble != Some(Trouble::Damaged) {

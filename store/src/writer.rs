@@ -148,6 +148,11 @@ impl Writer {
         self.place.as_ref().is_some_and(|place| place.is_left())
     }
 
+    /// What is known of the file, shared with whoever reads it.
+    pub(crate) fn counters(&self) -> Arc<Counters> {
+        Arc::clone(&self.counters)
+    }
+
     pub(crate) fn stats(&self) -> StoreStats {
         self.counters.read(self.queue.depth())
     }

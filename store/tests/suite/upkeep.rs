@@ -154,3 +154,15 @@ async fn a_record_that_was_found_damaged_gives_no_right_to_send() {
     assert_eq!(memory.view(&unknown.id).await, unknown);
     assert_eq!(memory.store.trouble().await, Some(Trouble::Damaged));
 }
+
+/// Here only a look for what is due reads the page, and no write ever.
+#[tokio::test]
+async fn damage_that_only_a_read_meets_gives_no_right_to_send() {
+    let memory = Memory::new();
+    memory.unknown(memory.refund("pi_1", 1), NOON).await;
+    let memory = damaged(memory, "effect_due");
+    assert!(memory.store.next_look(NOON).await.is_err());
+    assert_eq!(memory.store.trouble().await, Some(Trouble::Damaged));
+    let no = memory.store.admit(memory.refund("pi_2", 2), NOON).await.err();
+    assert!(matches!(no, Some(StoreError::Failed { fault: Fault::Damaged, .. })), "{no:?}");
+}
