@@ -54,7 +54,7 @@ trap 'rm -rf "$unfinished"' EXIT
 
 # One read transaction: the copy is the database as it was at one moment, whatever is written meanwhile.
 sql "$database" "VACUUM INTO $(quoted "$unfinished/oncegate.db")" || fail "the copy could not be made"
-"$oncegate" audit verify --db "$unfinished/oncegate.db" >"$unfinished/verified.txt" ||
+"$oncegate" audit verify --db "$unfinished/oncegate.db" >"$unfinished/verified.txt" 2>&1 ||
     fail "the evidence chain of the copy is broken: $(cat "$unfinished/verified.txt")"
 head=$(sql "$unfinished/oncegate.db" "SELECT seq || ' ' || lower(hex(hash)) FROM chain_head")
 {

@@ -34,8 +34,13 @@ events() {
         sed -n 's/.*"events":\([0-9]*\).*/\1/p'
 }
 
+# intact FILE: whether its chain is. What cannot be told ends this: a file that a newer oncegate wrote is not a broken one.
 intact() {
-    "$oncegate" audit verify --db "$1" >/dev/null 2>&1
+    verified=$("$oncegate" audit verify --db "$1" 2>&1) && return 0
+    case $verified in
+    *"use the newer oncegate"*) fail "$verified" ;;
+    esac
+    return 1
 }
 
 # fold FILE: what stands in its log goes into the file, so that the file alone is all of it.
@@ -53,7 +58,7 @@ for file in oncegate.db backup.env SHA256SUMS; do
     [ -f "$backup/$file" ] || fail "$backup holds no $file: this is not a backup"
 done
 (cd "$backup" && sha256sum --check --quiet SHA256SUMS) || fail "the files of $backup are not what they were"
-intact "$backup/oncegate.db" || fail "the evidence chain of $backup is broken"
+intact "$backup/oncegate.db" || fail "the evidence chain of $backup is broken: $verified"
 taken_at=$(sed -n 's/^taken_at=//p' "$backup/backup.env")
 [ -n "$taken_at" ] || fail "$backup/backup.env does not say when it was taken"
 

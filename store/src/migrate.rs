@@ -57,6 +57,14 @@ fn run(connection: &mut Connection, path: &Path, steps: &[&str]) -> Result<bool,
     Ok((1..known).contains(&found))
 }
 
+/// For a reader of the chain, which is the same in every version.
+pub(crate) fn require_no_later(connection: &Connection, path: &Path) -> Result<(), OpenError> {
+    match require(connection, path) {
+        Ok(()) | Err(OpenError::Older { .. }) => Ok(()),
+        Err(other) => Err(other),
+    }
+}
+
 /// For a reader: exactly the version that this program knows.
 pub(crate) fn require(connection: &Connection, path: &Path) -> Result<(), OpenError> {
     let failed = |source| OpenError::database("open", path, source);

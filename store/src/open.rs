@@ -301,6 +301,19 @@ pub fn examine(path: &Path) -> Result<(), OpenError> {
 
 /// A connection that can write nothing.
 pub(crate) fn reading(path: &Path) -> Result<Connection, OpenError> {
+    let connection = reading_any(path)?;
+    migrate::require(&connection, path)?;
+    Ok(connection)
+}
+
+/// As [`reading`], of a database that may be of an earlier version: for its chain alone.
+pub(crate) fn reading_chain(path: &Path) -> Result<Connection, OpenError> {
+    let connection = reading_any(path)?;
+    migrate::require_no_later(&connection, path)?;
+    Ok(connection)
+}
+
+fn reading_any(path: &Path) -> Result<Connection, OpenError> {
     lock::no_log_alone(path)?;
     let failed = |source| OpenError::database("open", path, source);
     if !path.is_file() {
@@ -311,7 +324,6 @@ pub(crate) fn reading(path: &Path) -> Result<Connection, OpenError> {
     keep_plans(&connection).map_err(failed)?;
     connection.busy_timeout(BUSY_TIMEOUT).map_err(failed)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
-    migrate::require(&connection, path)?;
     Ok(connection)
 }
 

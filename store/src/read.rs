@@ -49,9 +49,21 @@ impl Reader {
     /// # Errors
     /// There is no such database, or this version cannot read it.
     pub fn open(path: &Path) -> Result<Self, OpenError> {
+        Self::by(path, open::reading)
+    }
+
+    /// The same for [`Reader::verify_chain`] alone, of a database that may be of an earlier version.
+    ///
+    /// # Errors
+    /// There is no such database, or it is of a later version.
+    pub fn open_chain(path: &Path) -> Result<Self, OpenError> {
+        Self::by(path, open::reading_chain)
+    }
+
+    fn by(path: &Path, connect: fn(&Path) -> Result<Connection, OpenError>) -> Result<Self, OpenError> {
         let mut pool = Pool { queue: Arc::new(Queue::new()), threads: Vec::with_capacity(READERS) };
         for number in 0..READERS {
-            let connection = open::reading(path)?;
+            let connection = connect(path)?;
             let queue = Arc::clone(&pool.queue);
             let work = move || {
                 while let Some(looks) = queue.take(1) {

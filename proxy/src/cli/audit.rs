@@ -24,7 +24,7 @@ pub(crate) struct VerifyArgs {
 /// Does what the command says.
 pub(crate) async fn run(common: &Common, command: &AuditCommand) -> Result<Exit, Stop> {
     let AuditCommand::Verify(args) = command;
-    let report = Source::choose(common, args.db.as_deref())?.chain().await?;
+    let report = Source::of_chain(common, args.db.as_deref())?.chain().await?;
     let fault = report.get("fault").filter(|fault| !fault.is_null());
     if common.json {
         print::json(&report);

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use hyper::Method;
 use oncegate_policy::action::ActionName;
 use oncegate_policy::id::EffectId;
+use oncegate_store::error::OpenError;
 use oncegate_store::read::{EffectFilter, Reader};
 use serde::Serialize;
 use serde_json::Value;
@@ -26,6 +27,8 @@ pub(crate) enum Source {
     Database(Reader),
 }
 
+type Connect = fn(&Path) -> Result<Reader, OpenError>;
+
 /// Which effects are wanted.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wanted {
@@ -38,6 +41,16 @@ pub(crate) struct Wanted {
 impl Source {
     /// `--db`, else the API with `ONCEGATE_KEY`, else the database of the configuration.
     pub(crate) fn choose(common: &Common, database: Option<&Path>) -> Result<Self, Stop> {
+        Self::by(common, database, Reader::open)
+    }
+
+    /// The same for [`Source::chain`] alone: also of a database of an earlier version, as a backup of before an upgrade is.
+    pub(crate) fn of_chain(common: &Common, database: Option<&Path>) -> Result<Self, Stop> {
+        Self::by(common, database, Reader::open_chain)
+    }
+
+    fn by(common: &Common, database: Option<&Path>, connect: Connect) -> Result<Self, Stop> {
+        let open = |path: &Path| open(path, connect);
         if let Some(path) = database {
             return open(path).map(Self::Database);
         }
@@ -177,12 +190,12 @@ pub(crate) fn shaped<T: serde::de::DeserializeOwned>(document: &Value) -> Result
     })
 }
 
-fn open(path: &Path) -> Result<Reader, Stop> {
+fn open(path: &Path, connect: Connect) -> Result<Reader, Stop> {
     let missing = |path: PathBuf| Stop::usage(format!("there is no database {}", path.display()));
     if !path.exists() {
         return Err(missing(path.to_owned()));
     }
-    Reader::open(path).map_err(|error| Stop::usage(chain(&error)))
+    connect(path).map_err(|error| Stop::usage(chain(&error)))
 }
 
 fn unreadable(error: &dyn std::error::Error) -> Stop {

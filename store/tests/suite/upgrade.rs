@@ -57,6 +57,9 @@ async fn version_1_keeps_its_effects_and_its_chain() {
     let folder = version_1();
     let path = folder.path().join("once.db");
     assert!(Reader::open(&path).is_err(), "a reader does not upgrade");
+    // Its chain is checked as it is: so a backup of before an upgrade is known to be whole.
+    let chain = Reader::open_chain(&path).unwrap().verify_chain().await.unwrap();
+    assert!(chain.fault.is_none() && chain.rows > 0, "{chain:?}");
     let store = Store::open(options(path.clone()), owner(9), NOON).unwrap();
     let log = std::fs::metadata(folder.path().join("once.db-wal")).unwrap().len();
     assert!(log < 32 * 1_024, "what was rebuilt is folded: {log}");
