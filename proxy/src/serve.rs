@@ -88,6 +88,20 @@ pub enum StartError {
     Snapshot(#[from] SnapshotError),
 }
 
+/// Names what is open and belongs to no action any more.
+async fn name_strays(store: &Store, snapshot: &Snapshot) -> Result<(), StartError> {
+    match strays::of(store, snapshot).await {
+        Ok(strays) => strays.iter().for_each(Stray::warn),
+        // What was sent may be missing in it: nothing is sent on its word.
+        Err(error) if error.trouble().is_some() => return Err(error.into()),
+        // What reads and writes for a request says so as well, and stops where it has to.
+        Err(error) => {
+            tracing::error!(error = upstream::chain(&error), "what is not settled could not be read")
+        }
+    }
+    Ok(())
+}
+
 /// What is wrong with the record as a whole, where that is known.
 fn said(error: &StoreError) -> String {
     error.trouble().map(|trouble| format!(": {}", trouble.sentence())).unwrap_or_default()
@@ -146,15 +160,7 @@ pub async fn start(loaded: Loaded, options: Options) -> Result<Running, StartErr
     for difference in store.sync_limits(limits, now).await? {
         tracing::info!(difference, "a limit differs from what was recorded");
     }
-    match strays::of(&store, &snapshot).await {
-        Ok(strays) => strays.iter().for_each(Stray::warn),
-        // What was sent may be missing in it: nothing is sent on its word.
-        Err(error) if error.trouble().is_some() => return Err(error.into()),
-        // What reads and writes for a request says so as well, and stops where it has to.
-        Err(error) => {
-            tracing::error!(error = upstream::chain(&error), "what is not settled could not be read")
-        }
-    }
+    name_strays(&store, &snapshot).await?;
     let sidecar = Arc::new(Sidecar::new(store, options.clock, leaves, files, snapshot));
 
     let (stop, stopped) = watch::channel(false);
