@@ -71,6 +71,17 @@ impl Check {
         self.holds_at(input, self.input_path(), &Scope::of_input(input))
     }
 
+    /// Whether an input says where the condition looks what some servers take for one thing and others for another: whether
+    /// there is something, where `null`, what is empty, `false` or 0 stands, also as text; whether it is `true`, where a number
+    /// or another text does.
+    pub(crate) fn is_unclear_in(&self, input: &Value) -> bool {
+        select(input, self.input_path()).into_iter().any(|value| match &self.equals {
+            None => presence(value) != Presence::Something || says_no(value),
+            Some(Expected::Literal(Value::Bool(_))) => is_cast(value),
+            Some(Expected::Literal(_) | Expected::Template(_)) => false,
+        })
+    }
+
     /// What the condition comes to for every input that says at least what `part` says; `None` if it depends on the
     /// rest. Objects can have more members there; texts, numbers and lists are as they stand.
     #[must_use]
@@ -113,6 +124,21 @@ impl Check {
         let Some(expected) = expected.canonical(scope) else { return false };
         let found = selected.into_iter().any(|value| canonical(value) == expected);
         found != self.absent
+    }
+}
+
+/// A text by which forms say that there is none.
+fn says_no(value: &Value) -> bool {
+    let no = ["0", "false", "no", "none", "null", "off"];
+    value.as_str().is_some_and(|text| no.iter().any(|no| text.trim().eq_ignore_ascii_case(no)))
+}
+
+/// Neither `true` nor `false`, nor a form's text for them: servers cast `1`, `"on"`, `"TRUE"`, `[true]` as each likes.
+fn is_cast(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(_) => false,
+        Value::String(text) => text != "true" && text != "false",
+        Value::Number(_) | Value::Array(_) | Value::Object(_) => true,
     }
 }
 

@@ -95,6 +95,12 @@ impl Candidate<'_> {
         self.when.iter().find_map(|check| lookalike(input, check.input_path()))
     }
 
+    /// The path of a condition on which servers differ for this input.
+    #[must_use]
+    pub fn unclear(&self, input: &Value) -> Option<&str> {
+        self.when.iter().find(|check| check.is_unclear_in(input)).map(Check::input_path)
+    }
+
     /// The same where only `part` of the input is known: `None` when it depends on the rest.
     #[must_use]
     pub fn applies_to_part(&self, part: &Value) -> Option<bool> {

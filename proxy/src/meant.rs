@@ -103,6 +103,9 @@ pub fn meant<'a>(
         if let Some(name) = candidate.lookalike(&input) {
             return Err(meaning::lookalike(&name));
         }
+        if let Some(path) = candidate.unclear(&input) {
+            return Err(unclear(path));
+        }
         if let Some(name) = in_the_query(candidate, action, content, shown) {
             return Err(misplaced(&name));
         }
@@ -120,6 +123,14 @@ pub fn meant<'a>(
         }
     }
     Ok(None)
+}
+
+/// The refusal of a member by which actions are told apart, with a value that servers read in two ways.
+fn unclear(path: &str) -> Refusal {
+    let sentence = format!(
+        "Some servers take what {path} says for nothing or for `false`, others do not, and it decides which action this is. Nothing was sent."
+    );
+    Refusal::new(Code::Ambiguous, sentence)
 }
 
 /// Whether an action applies by what its own URL takes and by `members`, whatever else the body holds. Parameters that

@@ -125,3 +125,61 @@ fn what_the_url_says_decides_without_the_body() {
         .assert_refused(403, "oncegate_ambiguous");
     assert_eq!(provider.record().writes().len(), 1);
 }
+
+/// A trial run is told from the real one by a member that is there or not: what a server takes for nothing is neither.
+const TRIAL: &str = r#"
+[actions.real]
+method = "POST"
+url = "https://tickets.test/pay"
+when = [{ path = "input.dry_run", absent = true }]
+requires_approval = true
+
+[actions.trial]
+method = "POST"
+url = "https://tickets.test/pay"
+
+[actions.big]
+method = "POST"
+url = "https://tickets.test/push"
+when = [{ path = "input.force", equals = true }]
+requires_approval = true
+
+[actions.push]
+method = "POST"
+url = "https://tickets.test/push"
+"#;
+
+#[test]
+fn p5_no_approval_is_passed_by_what_a_server_takes_for_nothing_or_for_true() {
+    const FORM: &str = "application/x-www-form-urlencoded";
+    let provider = Provider::tls(&[DESK]);
+    let home = Home::new(&Conf::default().host(DESK, provider.addr()).with(TRIAL));
+    let sidecar = home.serve();
+    for (target, content_type, body) in [
+        ("/pay", "application/json", r#"{"dry_run":null}"#),
+        ("/pay", "application/json", r#"{"dry_run":false}"#),
+        ("/pay", "application/json", r#"{"dry_run":[]}"#),
+        ("/pay", FORM, "dry_run="),
+        ("/pay", FORM, "dry_run=0"),
+        ("/pay?dry_run=", FORM, "a=1"),
+        ("/push", "application/json", r#"{"force":1}"#),
+        ("/push", "application/json", r#"{"force":[true]}"#),
+        ("/push", FORM, "force=on"),
+        ("/push", FORM, "force=TRUE"),
+    ] {
+        ask(&sidecar, target, content_type, body).assert_refused(403, "oncegate_ambiguous");
+    }
+    for (action, body) in [("trial", r#"{"dry_run":null}"#), ("push", r#"{"force":1}"#)] {
+        let named = sidecar.cli(&home, "billing-agent", &["invoke", action, "--input", body]);
+        assert!(named.code != 0 && named.err.contains("decides which action this is"), "{action}: {named:?}");
+    }
+    assert!(provider.record().requests().is_empty());
+    for (target, body) in [("/pay", "{}"), ("/push", r#"{"force":true}"#)] {
+        approval_in(&ask(&sidecar, target, "application/json", body));
+    }
+    for (target, body) in [("/pay", r#"{"dry_run":true}"#), ("/push", r#"{"force":false}"#), ("/push", "{}")]
+    {
+        assert_eq!(ask(&sidecar, target, "application/json", body).status, 200, "{body}");
+    }
+    assert_eq!(provider.record().writes().len(), 3);
+}

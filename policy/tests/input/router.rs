@@ -129,6 +129,26 @@ fn a_candidate_tells_what_its_conditions_leave_open() {
     assert_eq!(refund.lookalike(&json!({ "OperationName": "x" })).as_deref(), Some("OperationName"));
     assert_eq!(refund.lookalike(&json!({ "operationName": "x", "other": 1 })), None);
     assert_eq!(other.lookalike(&json!({ "OperationName": "x" })), None);
+    // What servers read in two ways is told from what is not there.
+    let url = "https://a.example/graphql";
+    let (told, _) = Router::build(vec![
+        route("there", "POST", url, vec![present("flag")]),
+        route("true", "POST", url, vec![not("dry", json!(true))]),
+    ]);
+    let told = told.candidates("POST", Scheme::Https, &authority, &path, &[]);
+    for (action, member, values, unclear) in [
+        ("there", "flag", json!([null, "", [], {}, false, 0, "0", "false", " No "]), true),
+        ("there", "flag", json!([true, 1, "x", [0], "1"]), false),
+        ("true", "dry", json!([1, 0, "1", "", "on", "TRUE", [true], {}]), true),
+        ("true", "dry", json!([true, false, "true", "false", null]), false),
+    ] {
+        let candidate = told.iter().find(|candidate| candidate.action == action).unwrap();
+        assert_eq!(candidate.unclear(&json!({ "other": "" })), None);
+        for value in values.as_array().unwrap() {
+            let input = json!({ member: value });
+            assert_eq!(candidate.unclear(&input), unclear.then_some(member), "{action} {input}");
+        }
+    }
     // A part of the input may say enough.
     assert_eq!(refund.applies_to_part(&json!({ "operationName": "refundCreate" })), Some(true));
     assert_eq!(refund.applies_to_part(&json!({ "operationName": "orderCancel" })), Some(false));
