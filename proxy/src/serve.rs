@@ -78,8 +78,13 @@ pub enum StartError {
     #[error("the database cannot be opened")]
     Open(#[from] OpenError),
     /// The first things written to it, or read from it.
-    #[error("the database cannot be used{}", said(.0))]
-    Store(#[from] StoreError),
+    #[error("the database {} cannot be used{}", database.display(), said(source))]
+    Store {
+        /// Which.
+        database: PathBuf,
+        /// The verb that failed.
+        source: StoreError,
+    },
     /// The vault.
     #[error("the vault cannot be used")]
     Vault(#[from] VaultError),
@@ -89,11 +94,11 @@ pub enum StartError {
 }
 
 /// Names what is open and belongs to no action any more.
-async fn name_strays(store: &Store, snapshot: &Snapshot) -> Result<(), StartError> {
+async fn name_strays(store: &Store, snapshot: &Snapshot) -> Result<(), StoreError> {
     match strays::of(store, snapshot).await {
         Ok(strays) => strays.iter().for_each(Stray::warn),
         // What was sent may be missing in it: nothing is sent on its word.
-        Err(error) if error.trouble().is_some() => return Err(error.into()),
+        Err(error) if error.trouble().is_some() => return Err(error),
         // What reads and writes for a request says so as well, and stops where it has to.
         Err(error) => {
             tracing::error!(error = upstream::chain(&error), "what is not settled could not be read")
@@ -141,7 +146,7 @@ pub async fn start(loaded: Loaded, options: Options) -> Result<Running, StartErr
 
     let now = options.clock.now();
     let store_options = StoreOptions {
-        path: database,
+        path: database.clone(),
         schedule: config.reconcile.schedule,
         queue_capacity: config.store.max_waiting,
         keep_responses: config.store.keep_responses,
@@ -157,10 +162,11 @@ pub async fn start(loaded: Loaded, options: Options) -> Result<Running, StartErr
     let ours = Arc::new(Ports::from(ports));
     let snapshot = Snapshot::new(config, directory, Arc::new(vault), Arc::clone(&ours))?;
     let store = Store::open_locked(lock, store_options, OwnerId::from_ulid(&new_ulid()), now)?;
-    for difference in store.sync_limits(limits, now).await? {
+    let unusable = |source| StartError::Store { database: database.clone(), source };
+    for difference in store.sync_limits(limits, now).await.map_err(unusable)? {
         tracing::info!(difference, "a limit differs from what was recorded");
     }
-    name_strays(&store, &snapshot).await?;
+    name_strays(&store, &snapshot).await.map_err(unusable)?;
     let sidecar = Arc::new(Sidecar::new(store, options.clock, leaves, files, snapshot));
 
     let (stop, stopped) = watch::channel(false);

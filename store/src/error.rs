@@ -176,7 +176,10 @@ pub enum OpenError {
         source: std::io::Error,
     },
     /// There is no such database, or it was never opened by a sidecar.
-    #[error("{} is not an oncegate database", path.display())]
+    #[error(
+        "{} is not an oncegate database, or was copied without the log (-wal) beside it: put a whole backup in its place",
+        path.display()
+    )]
     NotADatabase {
         /// Which file.
         path: PathBuf,
@@ -192,6 +195,17 @@ pub enum OpenError {
         path: PathBuf,
         /// Its log.
         log: PathBuf,
+    },
+    /// The disk, or another program, is in the way, and not the record.
+    #[error("the database {} cannot be used: {}", path.display(), trouble.sentence())]
+    Unusable {
+        /// Which file.
+        path: PathBuf,
+        /// What it is.
+        trouble: Trouble,
+        /// The cause.
+        #[source]
+        source: rusqlite::Error,
     },
     /// The file is not what SQLite wrote.
     #[error(
@@ -257,8 +271,14 @@ impl OpenError {
         let path = path.to_owned();
         match Trouble::of(&source) {
             Some(Trouble::Damaged) => Self::Damaged { path, source },
-            Some(Trouble::Full | Trouble::ReadOnly | Trouble::Locked | Trouble::Moved | Trouble::Disk)
-            | None => Self::Database { step, path, source },
+            Some(
+                trouble @ (Trouble::Full
+                | Trouble::ReadOnly
+                | Trouble::Locked
+                | Trouble::Moved
+                | Trouble::Disk),
+            ) => Self::Unusable { path, trouble, source },
+            None => Self::Database { step, path, source },
         }
     }
 }

@@ -20,22 +20,6 @@ pub fn own_name(path: &Path) -> PathBuf {
     }
 }
 
-/// Asked before SQLite opens it: beside a database that is missing or empty it would throw the log away, which is all
-/// that is left of what was sent.
-///
-/// # Errors
-/// There is such a log.
-pub(crate) fn no_log_alone(path: &Path) -> Result<(), OpenError> {
-    let holds_bytes = |file: &Path| file.metadata().is_ok_and(|file| file.len() > 0);
-    let mut log = own_name(path).into_os_string();
-    log.push("-wal");
-    let log = PathBuf::from(log);
-    match !holds_bytes(path) && holds_bytes(&log) {
-        true => Err(OpenError::LogAlone { path: path.to_owned(), log }),
-        false => Ok(()),
-    }
-}
-
 /// Held for life. The operating system gives it up when the process ends, however it ends.
 ///
 /// One file beside the database, so that its readers are never locked out; and, where that disturbs nobody, the database
@@ -117,7 +101,6 @@ fn has_locks_of_two_kinds(_: &File) -> io::Result<bool> {
 /// By us and before SQLite opens it, so that it is never readable for others, even for an instant; SQLite gives its log
 /// the same mode.
 pub(crate) fn create(path: &Path) -> Result<bool, OpenError> {
-    no_log_alone(path)?;
     if path.exists() {
         return Ok(false);
     }

@@ -1,6 +1,5 @@
 //! Opening: one sidecar per database, every setting that durability rests on asserted, no scan.
 
-use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -17,6 +16,7 @@ use crate::claim::Living;
 use crate::error::OpenError;
 use crate::events::Head;
 use crate::failpoint::{self, Plant};
+use crate::found::{self, Found};
 use crate::lock::{self, Lock};
 use crate::queue::Queue;
 use crate::read::Reader;
@@ -24,7 +24,7 @@ use crate::writer::{Setting, Writer};
 use crate::{Inner, Store, StoreOptions, migrate};
 
 /// How long a statement waits for somebody at the sqlite3 shell.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Statements kept prepared; more than all verbs together have.
 const STATEMENTS_MAX: usize = 160;
 /// The log shrinks to this after it was folded.
@@ -92,14 +92,6 @@ impl Store {
     }
 }
 
-/// What was where the database is.
-enum Found {
-    Nothing,
-    /// As a copy leaves it that had no room, and a first start that was killed at once.
-    EmptyFile,
-    Record,
-}
-
 /// A database that this run has for itself.
 struct Opened {
     lock: Lock,
@@ -118,6 +110,8 @@ impl Opened {
         owner: OwnerId,
         now: Timestamp,
     ) -> Result<Self, OpenError> {
+        let mut found = found::look(&options.path)?;
+        found::room_beside(&options.path)?;
         let is_new = lock::create(&options.path)?;
         let path = lock::own_name(&options.path);
         // One that was taken on a file that has gone since is of no use, and in the way of the other.
@@ -127,11 +121,9 @@ impl Opened {
         };
         let mut connection = writing(&path)?;
         let failed = |source| OpenError::database("open", &path, source);
-        let found = match (is_new, migrate::is_empty(&connection).map_err(failed)?) {
-            (true, _) => Found::Nothing,
-            (false, true) => Found::EmptyFile,
-            (false, false) => Found::Record,
-        };
+        if found == Found::Record && migrate::is_empty(&connection).map_err(failed)? {
+            found = Found::EmptyFile;
+        }
         upgrade(&mut connection, &path)?;
         connection
             .execute("INSERT INTO run (id, started_at) VALUES (?1, ?2)", params![owner.as_str(), now.0])
@@ -154,7 +146,7 @@ impl Opened {
 fn upgrade(connection: &mut Connection, path: &Path) -> Result<(), OpenError> {
     let failed = |step| move |source| OpenError::database(step, path, source);
     let upgraded = match migrate::upgrade(connection, path) {
-        Err(OpenError::Database { source, .. }) if wants_a_folder(&source) => {
+        Err(OpenError::Unusable { source, .. }) if wants_a_folder(&source) => {
             // As in a container whose root is read-only: then in memory after all.
             connection.pragma_update(None, "temp_store", "MEMORY").map_err(failed("configure"))?;
             migrate::upgrade(connection, path)
@@ -279,26 +271,6 @@ fn require(
     Err(OpenError::Unsafe { path: path.to_owned(), setting, found })
 }
 
-/// Whether a sidecar could serve this database, as far as that can be seen without a change of it: it can be written,
-/// can be read, and is of no later version. What every page holds is not read. One that is not there is made by a start.
-///
-/// # Errors
-/// What is in the way.
-pub fn examine(path: &Path) -> Result<(), OpenError> {
-    lock::no_log_alone(path)?;
-    if !path.exists() {
-        return Ok(());
-    }
-    let writable = OpenOptions::new().read(true).write(true).open(path).map(drop);
-    writable.map_err(|source| OpenError::File { step: "write", path: path.to_owned(), source })?;
-    match reading(path) {
-        // A file of an earlier version is upgraded by the start, and an empty one is filled.
-        Ok(_) | Err(OpenError::Older { .. }) => Ok(()),
-        Err(_) if path.metadata().is_ok_and(|file| file.len() == 0) => Ok(()),
-        Err(error) => Err(error),
-    }
-}
-
 /// A connection that can write nothing.
 pub(crate) fn reading(path: &Path) -> Result<Connection, OpenError> {
     let connection = reading_any(path)?;
@@ -314,9 +286,8 @@ pub(crate) fn reading_chain(path: &Path) -> Result<Connection, OpenError> {
 }
 
 fn reading_any(path: &Path) -> Result<Connection, OpenError> {
-    lock::no_log_alone(path)?;
     let failed = |source| OpenError::database("open", path, source);
-    if !path.is_file() {
+    if found::look(path)? != Found::Record || !path.is_file() {
         return Err(OpenError::NotADatabase { path: path.to_owned() });
     }
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;

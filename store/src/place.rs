@@ -5,6 +5,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use crate::found::log_of;
+
 /// The database and its log, as they were opened.
 #[derive(Debug)]
 pub(crate) struct Place {
@@ -20,10 +22,8 @@ struct FileId {
 impl Place {
     /// Of a database that is open and was written to: its log is there.
     pub(crate) fn of(database: &Path) -> io::Result<Self> {
-        let mut log = database.as_os_str().to_owned();
-        log.push("-wal");
         let known = |path: PathBuf| id_of(&path).map(|id| (path, id));
-        Ok(Self { files: [known(database.to_owned())?, known(log.into())?] })
+        Ok(Self { files: [known(database.to_owned())?, known(log_of(database))?] })
     }
 
     /// Whether another file, or none, is where one of the two was. A place that cannot be looked at counts as it was.

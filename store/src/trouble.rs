@@ -1,7 +1,7 @@
 //! What keeps the record from being written, for those who have to mend it. Nothing is decided by it: each verb says by
 //! itself that it failed.
 
-use rusqlite::{Error, ErrorCode, params};
+use rusqlite::{Error, ErrorCode, ffi, params};
 
 use crate::Store;
 use crate::writer::Step;
@@ -29,6 +29,10 @@ impl Trouble {
     /// What an error of SQLite's is a sign of; `None` when it is about a statement and not about the file.
     pub(crate) fn of(error: &Error) -> Option<Self> {
         let code = error.sqlite_error_code()?;
+        // The shared index of the log cannot grow: to SQLite that is a fault of the disk, whatever it is.
+        if error.sqlite_error().is_some_and(|said| said.extended_code == ffi::SQLITE_IOERR_SHMSIZE) {
+            return Some(Self::Full);
+        }
         let known = [
             (ErrorCode::DiskFull, Self::Full),
             (ErrorCode::ReadOnly, Self::ReadOnly),

@@ -5,7 +5,7 @@ use oncegate_policy::id::EffectId;
 use rusqlite::Connection;
 
 use crate::Store;
-use crate::error::StoreError;
+use crate::error::{Fault, StoreError};
 use crate::read::collect;
 use crate::row;
 use crate::view::StoredRequest;
@@ -35,22 +35,24 @@ impl Store {
     /// # Errors
     /// The record could not be read.
     pub async fn unsettled(&self, after: i64, limit: u32) -> Result<Vec<Unsettled>, StoreError> {
-        let look = move |connection: &Connection| {
-            let mut statement = connection.prepare_cached(
-                "SELECT e.key, e.id, e.action, e.subject, e.declared_key, r.memory, r.method, r.url, r.headers, r.body
-                 FROM effect e JOIN request r ON r.effect = e.key
-                 WHERE e.key > ?1 AND e.stage NOT IN ('settled', 'rejected') ORDER BY e.key LIMIT ?2",
-            )?;
-            collect(&mut statement.query([after, i64::from(limit)])?, |columns| {
-                let (place, id) = (columns.next()?, columns.word("effect id", EffectId::parse)?);
-                let action = columns.word("action", ActionName::parse)?;
-                let (subject, declared_key, memory) = (columns.next()?, columns.next()?, columns.next()?);
-                let (method, url) = (columns.next()?, columns.next()?);
-                let headers = row::headers_from(&columns.next::<String>()?)?;
-                let request = StoredRequest { method, url, headers, body: columns.next()? };
-                Ok(Unsettled { place, id, action, subject, declared_key, memory, request })
-            })
-        };
+        let look = move |connection: &Connection| read(connection, after, limit);
         self.inner.reader.read("read what is not settled", look).await
     }
+}
+
+pub(crate) fn read(connection: &Connection, after: i64, limit: u32) -> Result<Vec<Unsettled>, Fault> {
+    let mut statement = connection.prepare_cached(
+        "SELECT e.key, e.id, e.action, e.subject, e.declared_key, r.memory, r.method, r.url, r.headers, r.body
+         FROM effect e JOIN request r ON r.effect = e.key
+         WHERE e.key > ?1 AND e.stage NOT IN ('settled', 'rejected') ORDER BY e.key LIMIT ?2",
+    )?;
+    collect(&mut statement.query([after, i64::from(limit)])?, |columns| {
+        let (place, id) = (columns.next()?, columns.word("effect id", EffectId::parse)?);
+        let action = columns.word("action", ActionName::parse)?;
+        let (subject, declared_key, memory) = (columns.next()?, columns.next()?, columns.next()?);
+        let (method, url) = (columns.next()?, columns.next()?);
+        let headers = row::headers_from(&columns.next::<String>()?)?;
+        let request = StoredRequest { method, url, headers, body: columns.next()? };
+        Ok(Unsettled { place, id, action, subject, declared_key, memory, request })
+    })
 }

@@ -46,11 +46,53 @@ fn nothing_is_sent_on_the_word_of_a_file_that_nobody_will_find() {
     again.stop();
     // What a copy leaves that had no room is no record either.
     fs::write(shop.home.path("oncegate.db"), "").unwrap();
+    let checked = shop.home.run(&["check"]);
+    assert!(checked.code == 0 && checked.out.contains("warning: "), "{checked:?}");
+    assert!(checked.out.contains("oncegate.db has nothing in it"), "{checked:?}");
     let emptied = shop.home.serve();
     assert!(emptied.log().contains("a file with nothing in it"), "{}", emptied.log());
     emptied.stop();
     let checked = finish(shop.home.command(Build::Plain, &["check"]));
     assert_eq!(checked.code, 0, "{checked:?}");
+}
+
+/// After a power cut the record stands in the log, and in a young sidecar nowhere else. SQLite removes the log of a file with
+/// nothing in it, and begins a new one beside a new file.
+#[test]
+fn a_log_that_has_lost_its_database_is_left_alone() {
+    let shop = Shop::open();
+    let sidecar = shop.home.serve();
+    assert_eq!(sidecar.billing().refund(None, REFUND).status, 200);
+    sidecar.kill9();
+    let (db, log, away) =
+        (shop.home.path("oncegate.db"), shop.home.path("oncegate.db-wal"), shop.home.path("away"));
+    fs::copy(&db, shop.home.path("copied")).unwrap();
+    let logged = fs::read(&log).unwrap();
+    let refused = |words: &str| {
+        for told in [
+            shop.home.run(&["check"]),
+            shop.home.try_serve(Build::Plain, &[]).err().expect("it does not serve"),
+        ] {
+            assert_eq!(told.code, 2, "{told:?}");
+            assert!(told.out.contains(words) || told.err.contains(words), "{told:?}");
+        }
+    };
+    fs::rename(&db, &away).unwrap();
+    refused("put that back, or restore a backup");
+    assert!(!db.exists());
+    fs::write(&db, "").unwrap();
+    refused("put that back, or restore a backup");
+    assert_eq!(shop.home.run_on_db(&["effects"]).code, 2);
+    assert!(fs::read(&log).unwrap() == logged, "the log was changed");
+    fs::rename(&away, &db).unwrap();
+    let again = shop.home.serve();
+    assert_eq!(shop.home.effects().len(), 1);
+    again.stop();
+    // A copy of the file alone, made while all stood in the log.
+    fs::copy(shop.home.path("copied"), &db).unwrap();
+    refused("was copied without the log");
+    assert!(fs::read(&db).unwrap() == fs::read(shop.home.path("copied")).unwrap(), "the file was changed");
+    assert_eq!(shop.writes(), 1);
 }
 
 /// `check` says what `serve` would end on.

@@ -8,7 +8,8 @@ use clap::Args;
 use oncegate_certs::{Authority, upstream_config};
 use oncegate_config::Fault;
 use oncegate_config::model::SecretSource;
-use oncegate_store::open;
+use oncegate_store::examine::examine;
+use oncegate_store::found::{self, Found};
 use serde_json::{Value, json};
 
 use super::exit::{Exit, Stop, chain};
@@ -19,8 +20,8 @@ use crate::load::{self, LoadError, Loaded, Text};
 use crate::secrets;
 use crate::vault::Vault;
 
-/// What is written to see whether there is room: a page of the database.
-const TRIED_BYTES: usize = 4096;
+/// What is written to see whether there is room: what a start needs beside its database.
+const TRIED_BYTES: usize = 64 * 1024;
 
 #[derive(Args)]
 pub(crate) struct CheckArgs {}
@@ -36,6 +37,7 @@ pub(crate) async fn run(common: &Common, _args: &CheckArgs) -> Result<Exit, Stop
                 warnings.push(first_line(&texts).fault(message.to_owned()));
             }
             warnings.extend(not_runnable(&loaded, &texts));
+            warnings.extend(no_record(&loaded, &texts));
             (out_of_reach(&loaded, &texts).await, warnings, summary(&loaded))
         }
         Err(LoadError::Faults(faults)) => (faults, Vec::new(), String::new()),
@@ -111,7 +113,7 @@ async fn out_of_reach(loaded: &Loaded, texts: &[Text]) -> Vec<Fault> {
             faults.push(place.fault(format!("ca_file {} cannot be used: {why}", file.display())));
         }
     }
-    if let Err(error) = open::examine(&loaded.database()) {
+    if let Err(error) = examine(&loaded.database()) {
         faults.push(locate(texts, "store", "", "path").fault(chain(&error)));
     } else if let Err(error) = takes_files(&loaded.database(), &loaded.directory) {
         let message = format!("the folder of {} cannot be written: {error}", loaded.database().display());
@@ -150,14 +152,35 @@ fn not_runnable(loaded: &Loaded, texts: &[Text]) -> Vec<Fault> {
     doubts
 }
 
+/// A start that ends, or that begins with nothing, and may be meant on another machine, or be the first.
+fn no_record(loaded: &Loaded, texts: &[Text]) -> Option<Fault> {
+    let database = loaded.database();
+    let folder = folder_of(&database);
+    let message = if !folder.exists() && !folder.starts_with(&loaded.directory) {
+        format!("there is no folder {}: on this machine a start ends until it is made", folder.display())
+    } else if matches!(found::look(&database), Ok(Found::EmptyFile)) {
+        let at = database.display();
+        format!(
+            "{at} has nothing in it: a start knows nothing of what was sent before; if one was made, restore a backup"
+        )
+    } else {
+        return None;
+    };
+    Some(locate(texts, "store", "", "path").fault(message))
+}
+
+fn folder_of(database: &Path) -> &Path {
+    match database.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        Some(_) | None => Path::new("."),
+    }
+}
+
 /// The log of a database stands beside it: its folder takes files, and the disk has room for one. Leaves nothing there. A
 /// folder that is not there, and not below the configuration's, may be another machine's: a configuration is checked where it is
 /// written as well.
 fn takes_files(database: &Path, configuration: &Path) -> io::Result<()> {
-    let folder = match database.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        Some(_) | None => Path::new("."),
-    };
+    let folder = folder_of(database);
     let made = tempfile::Builder::new().prefix(".oncegate-check-").tempfile_in(folder);
     let mut tried = match made {
         Err(error) if error.kind() == io::ErrorKind::NotFound && !folder.starts_with(configuration) => {

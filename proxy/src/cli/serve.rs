@@ -105,7 +105,7 @@ fn not_started(error: StartError) -> NotStarted {
         StartError::Authority(_)
         | StartError::Bundle(_)
         | StartError::Open(_)
-        | StartError::Store(_)
+        | StartError::Store { .. }
         | StartError::Vault(_)
         | StartError::Snapshot(_) => false,
     };

@@ -295,7 +295,7 @@ async fn a_log_without_its_database_is_kept_and_nothing_is_begun_beside_it() {
         assert!(matches!(opened, Some(OpenError::LogAlone { .. })), "{opened:?}");
         let read = Reader::open(&file).err();
         assert!(matches!(read, Some(OpenError::LogAlone { .. })), "{read:?}");
-        let examined = oncegate_store::open::examine(&file);
+        let examined = oncegate_store::examine::examine(&file);
         assert!(matches!(examined, Err(OpenError::LogAlone { .. })), "{examined:?}");
         assert_eq!(std::fs::read(&log).unwrap(), bytes);
     }

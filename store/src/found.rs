@@ -1,0 +1,95 @@
+//! What is where the database is, told before SQLite opens it: SQLite removes the log of a file with nothing in it, and begins
+//! a new log beside a new file. Both would destroy the only record of what was sent.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
+use std::path::{Path, PathBuf};
+
+use rusqlite::ffi;
+
+use crate::error::OpenError;
+use crate::lock;
+
+/// Of a database file's header, which is 100 bytes long: where `user_version` stands.
+const VERSION_AT: std::ops::Range<usize> = 60..64;
+const HEADER: usize = 100;
+
+/// What SQLite writes at once of the files that it has beside a database, and some for the first transactions.
+const ROOM_BYTES: u64 = 64 * 1024;
+
+/// What was where the database is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// No file: a start makes one.
+    Nothing,
+    /// As a copy leaves it that had no room, and a first start that was killed at once.
+    EmptyFile,
+    /// A file with something in it.
+    Record,
+}
+
+/// Looks, and changes nothing.
+///
+/// # Errors
+/// What is there must not be opened: it is no database, or a log that has lost its own.
+pub fn look(path: &Path) -> Result<Found, OpenError> {
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |source| OpenError::File { step: "look at", path, source }
+    };
+    let path = lock::own_name(path);
+    let log = log_of(&path);
+    let (size, logged) = (bytes(&path).map_err(failed(&path))?, bytes(&log).map_err(failed(&log))?);
+    let found = match size {
+        None => Found::Nothing,
+        Some(0) => Found::EmptyFile,
+        Some(_) => Found::Record,
+    };
+    match (found, logged) {
+        (Found::Nothing | Found::EmptyFile, Some(1..)) => Err(OpenError::LogAlone { path, log }),
+        // Nothing else can say what it holds. A first start that was killed half-way has its log beside it.
+        (Found::Record, None) if is_no_record(&path).map_err(failed(&path))? => {
+            Err(OpenError::NotADatabase { path })
+        }
+        (Found::Nothing | Found::EmptyFile, None | Some(0)) | (Found::Record, _) => Ok(found),
+    }
+}
+
+/// The log that SQLite keeps beside a database, by its own name.
+pub(crate) fn log_of(database: &Path) -> PathBuf {
+    let mut log = database.as_os_str().to_owned();
+    log.push("-wal");
+    log.into()
+}
+
+fn bytes(path: &Path) -> io::Result<Option<u64>> {
+    match std::fs::metadata(path) {
+        Ok(found) => Ok(Some(found.len())),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether it is a database of SQLite's without a version: what is copied of one whose record stands in its log. Other files
+/// are SQLite's to judge.
+fn is_no_record(path: &Path) -> io::Result<bool> {
+    let mut header = Vec::with_capacity(HEADER);
+    let limit = u64::try_from(HEADER).unwrap_or(u64::MAX);
+    File::open(path)?.take(limit).read_to_end(&mut header)?;
+    let whole = header.len() == HEADER && header.starts_with(b"SQLite format 3\0");
+    Ok(whole && header.get(VERSION_AT).is_some_and(|version| version.iter().all(|byte| *byte == 0)))
+}
+
+/// Whether the disk has room for what stands beside a database. On a file system with small blocks SQLite itself finds that
+/// there is none by a signal that ends the process: it maps a file into memory whose blocks cannot be had.
+pub(crate) fn room_beside(path: &Path) -> Result<(), OpenError> {
+    let path = lock::own_name(path);
+    let Some(Ok(disk)) = path.parent().map(rustix::fs::statvfs) else { return Ok(()) };
+    let free = if rustix::process::geteuid().is_root() { disk.f_bfree } else { disk.f_bavail };
+    // Some that are not on a disk have no blocks at all.
+    if disk.f_blocks == 0 || free.saturating_mul(disk.f_frsize) >= ROOM_BYTES {
+        return Ok(());
+    }
+    let full = rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_FULL), None);
+    Err(OpenError::database("open", &path, full))
+}
