@@ -58,6 +58,19 @@ impl StoreError {
         }
     }
 
+    /// Whether nothing of the verb is in the record, now or after a restart, on account of the file, another program or the
+    /// queue. A commit whose sync failed may stand in the log all the same.
+    #[must_use]
+    pub fn is_undone(&self) -> bool {
+        match (self, self.trouble()) {
+            (Self::Overloaded, _) | (Self::Failed { .. }, Some(_)) => true,
+            (Self::Commit { .. }, Some(Trouble::Full | Trouble::ReadOnly | Trouble::Locked)) => true,
+            (Self::Commit { .. }, Some(Trouble::Damaged | Trouble::Moved | Trouble::Disk) | None)
+            | (Self::Failed { .. }, None)
+            | (Self::Closed, _) => false,
+        }
+    }
+
     /// Whether it may be the trouble of this one verb, so that others are worth trying: neither the file nor the store as
     /// a whole is known to be the cause.
     #[must_use]

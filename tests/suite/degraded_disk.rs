@@ -126,6 +126,13 @@ fn fills_and_is_freed(shop: &Shop, sidecar: Sidecar, mut disk: Disk) {
     gate.open();
     let unrecorded = flying.join().unwrap().assert_unknown().effect();
     assert_ne!(sidecar.reconcile(home, "ops", &lost).code, 0, "what a look finds is not recorded either");
+    // Who stops everything is told what is in the way, and that it was not done.
+    let halted = sidecar.cli(home, "ops", &["halt", "--reason", "full"]);
+    assert!(halted.code != 0 && halted.err.contains(disk.sentence()), "{halted:?}");
+    if let Disk::Small(_) = disk {
+        assert!(halted.err.contains("SERVICE_UNAVAILABLE"), "{halted:?}");
+        assert!(halted.err.contains("Nothing was recorded"), "{halted:?}");
+    }
     assert_eq!(limit(shop, &sidecar), (12_000, 500, 200), "and all is there as it was");
 
     disk.free(home, &sidecar);

@@ -1,8 +1,12 @@
 //! The envelope: every answer of the API, also for errors that no handler made, has one of two shapes.
 
+use std::error::Error;
+use std::io::{self, ErrorKind};
+
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use oncegate_store::StoreError;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -132,10 +136,24 @@ impl ApiError {
         .with_details(json!({ "reason": "own_request" }))
     }
 
-    /// A fault of ours: the cause goes to the log, not to the client.
-    pub(crate) fn internal(step: &'static str, cause: &dyn std::error::Error) -> Self {
+    /// A fault of ours: the cause goes to the log, not to the client. What is wrong with the record, or with a disk, is for
+    /// whoever has to mend it.
+    pub(crate) fn internal(step: &'static str, cause: &(dyn Error + 'static)) -> Self {
         tracing::error!(error = %chain(cause), "the API could not {step}");
-        Self::new(ErrorCode::Internal, format!("could not {step}; the sidecar's log says why"))
+        let message = match causes(cause).find_map(mendable) {
+            Some(why) => format!("could not {step}: {why}"),
+            None => format!("could not {step}; the sidecar's log says why"),
+        };
+        Self::new(ErrorCode::Internal, message)
+    }
+
+    /// The only thing that was to be done is not recorded. Where that is certain, the call may be made again.
+    pub(crate) fn unrecorded(step: &'static str, error: &StoreError) -> Self {
+        let said = Self::internal(step, error);
+        if error.is_undone() {
+            return Self { code: ErrorCode::Unavailable, ..said }.but("Nothing was recorded.");
+        }
+        said
     }
 
     /// The same, and what stands after it.
@@ -188,7 +206,21 @@ pub(crate) fn page<T: Serialize>(data: Vec<T>, pagination: Pagination) -> Respon
     Json(Success { success: true, data, pagination: Some(pagination) }).into_response()
 }
 
-fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+fn chain(error: &(dyn Error + 'static)) -> String {
+    let words: Vec<_> = causes(error).map(ToString::to_string).collect();
+    words.join(": ")
+}
+
+fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |cause: &&'a (dyn Error + 'static)| (*cause).source())
+}
+
+/// What an operator can mend, in words.
+fn mendable(cause: &(dyn Error + 'static)) -> Option<String> {
+    if let Some(trouble) = cause.downcast_ref::<StoreError>().and_then(StoreError::trouble) {
+        return Some(format!("the record cannot be used: {}", trouble.sentence()));
+    }
+    let kind = cause.downcast_ref::<io::Error>()?.kind();
+    matches!(kind, ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::ReadOnlyFilesystem)
+        .then(|| format!("{kind}"))
 }

@@ -80,7 +80,7 @@ pub(crate) async fn list(
         STATUSES.into_iter().filter(fits).collect()
     });
     let found = sidecar.store.approvals(wanted, window.limit, window.offset).await;
-    let (found, total) = found.map_err(|error| ApiError::internal("list approvals", &error))?;
+    let (found, total) = found.map_err(|error| ApiError::unrecorded("list approvals", &error))?;
     Ok(page(found.iter().map(show::approval).collect(), Pagination::of(window, total)))
 }
 
@@ -167,7 +167,7 @@ pub(crate) async fn ask(
         expires_at: now.plus(expires),
     };
     let made = sidecar.store.request_approval(new, now).await;
-    let made = made.map_err(|error| ApiError::internal("ask for an approval", &error))?;
+    let made = made.map_err(|error| ApiError::unrecorded("ask for an approval", &error))?;
     let Some(made) = made else {
         let message = format!("{QUESTIONS_MAX} questions of this key are pending: nobody reads so many");
         return Err(ApiError::new(ErrorCode::Conflict, message).with_details(json!({ "reason": "full" })));
@@ -186,7 +186,7 @@ pub(crate) async fn approve(
     asker.needs(Scope::ApprovalsDecide)?;
     let (id, note) = (approval_id(&id)?, note(body).await?);
     let decided = sidecar.store.approve(&id, &asker.name, note, sidecar.clock.now()).await;
-    let approval = counts(decided.map_err(|error| ApiError::internal("record the approval", &error))?)?;
+    let approval = counts(decided.map_err(|error| ApiError::unrecorded("record the approval", &error))?)?;
     tracing::info!(approval.id = %id, caller.name = %asker.name, "approved");
     let refusal = match &approval.effect {
         Some(effect) => send(&sidecar, effect).await?,
@@ -205,7 +205,7 @@ pub(crate) async fn deny(
     asker.needs(Scope::ApprovalsDecide)?;
     let (id, note) = (approval_id(&id)?, note(body).await?);
     let decided = sidecar.store.deny(&id, &asker.name, note, sidecar.clock.now()).await;
-    counts(decided.map_err(|error| ApiError::internal("record the denial", &error))?)?;
+    counts(decided.map_err(|error| ApiError::unrecorded("record the denial", &error))?)?;
     tracing::info!(approval.id = %id, caller.name = %asker.name, "denied");
     now(&sidecar, &id, None).await
 }

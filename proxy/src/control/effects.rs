@@ -44,7 +44,7 @@ pub(crate) async fn list(
     let window = Window::read(params.get("limit"), params.get("offset"))?;
     let filter = filter(&sidecar.snapshot(), &params, window)?;
     let found =
-        sidecar.store.list(filter).await.map_err(|error| ApiError::internal("list effects", &error))?;
+        sidecar.store.list(filter).await.map_err(|error| ApiError::unrecorded("list effects", &error))?;
     let effects = found.effects.iter().map(show::effect).collect();
     Ok(page(effects, Pagination::of(window, found.total)))
 }
@@ -115,7 +115,7 @@ async fn not_looked(sidecar: &Arc<Sidecar>, id: &EffectId, error: &LookError) ->
             Ok(effect) => nothing_to_look_for(&effect.view.stage),
             Err(error) => error,
         },
-        LookError::Store(error) => ApiError::internal("record the look", error),
+        LookError::Store(error) => ApiError::unrecorded("record the look", error),
     }
 }
 

@@ -35,7 +35,7 @@ struct PruneBody {
 /// `GET /environment`
 pub(crate) async fn get(State(sidecar): State<Arc<Sidecar>>, _asker: Asker) -> Result<Response, ApiError> {
     let halt = sidecar.store.halted().await;
-    let halt = halt.map_err(|error| ApiError::internal("read whether writes are halted", &error))?;
+    let halt = halt.map_err(|error| ApiError::unrecorded("read whether writes are halted", &error))?;
     Ok(one(show::environment(halt.as_ref())))
 }
 
@@ -50,7 +50,7 @@ pub(crate) async fn halt(
     let reason = body::maybe_text("reason", reason.as_ref(), REASON_CHARS_MAX)?;
     let reason = reason.unwrap_or_else(|| "no reason given".to_owned());
     let halt = sidecar.store.halt(&reason, &asker.name, sidecar.clock.now()).await;
-    let halt = halt.map_err(|error| ApiError::internal("halt", &error))?;
+    let halt = halt.map_err(|error| ApiError::unrecorded("halt", &error))?;
     tracing::warn!(caller.name = %halt.by, reason = halt.reason, "all writes are halted");
     Ok(one(show::environment(Some(&halt))))
 }
@@ -65,10 +65,10 @@ pub(crate) async fn resume(
     body::nothing(body).await?;
     // Read before: afterwards some of it may be sent already.
     let ready = sidecar.store.ready(LET_GO_SHOWN_MAX).await;
-    let ready = ready.map_err(|error| ApiError::internal("read what is approved", &error))?;
+    let ready = ready.map_err(|error| ApiError::unrecorded("read what is approved", &error))?;
     let mut environment = show::environment(None);
     let lifted = sidecar.store.resume(&asker.name, sidecar.clock.now()).await;
-    if lifted.map_err(|error| ApiError::internal("resume", &error))?.is_some() {
+    if lifted.map_err(|error| ApiError::unrecorded("resume", &error))?.is_some() {
         tracing::warn!(caller.name = %asker.name, let_go = ready.len(), "writes go on");
         // What was approved meanwhile is sent now.
         environment.let_go = ready.iter().map(ToString::to_string).collect();
@@ -98,7 +98,7 @@ pub(crate) async fn prune(
 pub(crate) async fn verify(State(sidecar): State<Arc<Sidecar>>, asker: Asker) -> Result<Response, ApiError> {
     asker.needs(Scope::ActionsResolve)?;
     let report = sidecar.store.verify_chain().await;
-    let report = report.map_err(|error| ApiError::internal("read the evidence chain", &error))?;
+    let report = report.map_err(|error| ApiError::unrecorded("read the evidence chain", &error))?;
     if let Some(fault) = &report.fault {
         tracing::error!(event.seq = fault.seq, fault.what, "the evidence chain is not what was written");
     }

@@ -70,7 +70,7 @@ async fn listed(
     let (limit, offset) = (window.limit, window.offset);
     let filter = EffectFilter { action, status, limit, offset, ..EffectFilter::default() };
     let found = sidecar.store.invocations(filter).await;
-    let found = found.map_err(|error| ApiError::internal("list invocations", &error))?;
+    let found = found.map_err(|error| ApiError::unrecorded("list invocations", &error))?;
     let invocations = found.items.iter().map(|view| show::either(view, false)).collect();
     Ok(page(invocations, Pagination::of(window, found.total)))
 }
@@ -117,7 +117,7 @@ pub(crate) async fn resolve(
     let now = sidecar.clock.now();
     let resolved =
         sidecar.store.resolve_plain(&view.id, outcome, &asker.name, evidence, reference, now).await;
-    match resolved.map_err(|error| ApiError::internal("resolve an invocation", &error))? {
+    match resolved.map_err(|error| ApiError::unrecorded("resolve an invocation", &error))? {
         ResolvedPlain::Done(view) => Ok(one(show::plain(&view, true))),
         ResolvedPlain::OwnInvocation(_) => Err(ApiError::own("an invocation never resolves it")),
         ResolvedPlain::NotUnknown(view) => {

@@ -53,5 +53,5 @@ pub(crate) async fn exposures(sidecar: &Arc<Sidecar>) -> Result<Vec<Exposure>, A
         .store
         .exposures(sidecar.clock.now())
         .await
-        .map_err(|error| ApiError::internal("read the limits", &error))
+        .map_err(|error| ApiError::unrecorded("read the limits", &error))
 }

@@ -151,12 +151,12 @@ async fn or_put_back<T>(
 ) -> Result<T, ApiError> {
     let error = match recorded {
         Ok(recorded) => return Ok(recorded),
-        Err(error) => ApiError::internal(step, &error),
+        Err(error) => error,
     };
     if prepared.put_back().await {
-        return Err(error.but("Nothing was changed."));
+        return Err(ApiError::unrecorded(step, &error).but("Nothing was changed."));
     }
-    Err(error.but("It does not count yet; managed/limits.toml says it, and the next reload takes it."))
+    Err(ApiError::internal(step, &error).but("It does not count yet; managed/limits.toml says it, and the next reload takes it."))
 }
 
 /// What stands when a change begins.

@@ -60,5 +60,5 @@ async fn count(
         ..EffectFilter::default()
     };
     let open = sidecar.store.list(filter).await;
-    open.map(|open| open.total).map_err(|error| ApiError::internal("list effects", &error))
+    open.map(|open| open.total).map_err(|error| ApiError::unrecorded("list effects", &error))
 }

@@ -65,7 +65,7 @@ pub(crate) async fn note(
     let id = effect_id(&id)?;
     let noted = sidecar.store.note(&id, &asker.name, &note, sidecar.clock.now()).await;
     noted
-        .map_err(|error| ApiError::internal("add the note", &error))?
+        .map_err(|error| ApiError::unrecorded("add the note", &error))?
         .ok_or_else(|| ApiError::not_found("effect"))?;
     now(&sidecar, &id).await
 }
@@ -83,7 +83,7 @@ pub(crate) async fn resolve(
     let resolution = resolution(&asked)?;
     fits(&resolution, find(&sidecar, &id).await?.view.impact.as_ref())?;
     let resolved = sidecar.store.resolve(&id, &asker.name, resolution, sidecar.clock.now()).await;
-    match resolved.map_err(|error| ApiError::internal("record the resolution", &error))? {
+    match resolved.map_err(|error| ApiError::unrecorded("record the resolution", &error))? {
         Resolved::Done(view) => {
             let outcome = view.stage.outcome().word();
             tracing::info!(effect.id = %id, caller.name = %asker.name, outcome, "resolved by a person");
