@@ -40,7 +40,7 @@ pub struct StripeRefund {
 
 impl StripeRefund {
     pub(crate) fn build(&self, input: &Value) -> Result<Built, Refusal> {
-        build::build(input)
+        build::build(input, &self.currency)
     }
 
     pub(crate) fn plan(&self, request: &Request<'_>) -> Planned {

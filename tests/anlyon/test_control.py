@@ -79,7 +79,8 @@ def pending(ops):
 
 
 def test_a_preview_binds_what_is_sent(stripe, agent, ops, refund, daily):
-    given = {"payment_intent": "pi_1", "amount": 12_000}
+    # As the library's own examples spell it.
+    given = {"paymentIntent": "pi_1", "amount": 12_000, "currency": "usd"}
     preview = agent.actions.preview("refund", given).data
     assert preview["id"].startswith("prv_") and stripe.writes() == []
     assert agent.actions.get_preview(preview["id"]).data["id"] == preview["id"]

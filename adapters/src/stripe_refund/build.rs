@@ -1,18 +1,45 @@
 //! The request for a refund that was asked for through the API.
 
 use oncegate_policy::refusal::Refusal;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::built::Built;
 use crate::form_body;
-use crate::stripe::{ACCOUNT_MEMBER, apart, invalid};
+use crate::stripe::{ACCOUNT_MEMBER, apart, invalid, same_currency};
 
 /// Where a refund is made (<https://docs.stripe.com/api/refunds/create>).
 const URL: &str = "https://api.stripe.com/v1/refunds";
-pub(super) fn build(input: &Value) -> Result<Built, Refusal> {
+/// As the clients of the published API spell parameters, and how Stripe does.
+const SPELLINGS: [(&str, &str); 3] = [
+    ("paymentIntent", "payment_intent"),
+    ("refundApplicationFee", "refund_application_fee"),
+    ("reverseTransfer", "reverse_transfer"),
+];
+
+pub(super) fn build(input: &Value, currency: &str) -> Result<Built, Refusal> {
+    same_currency(input, currency)?;
     let (members, headers) = apart(input)?;
+    let members = as_stripe_reads(members)?;
     let body = form_body::encode(&members).map_err(invalid)?;
     Ok(Built { method: "POST".to_owned(), url: URL.to_owned(), headers, body: Some(body) })
+}
+
+/// In Stripe's own spelling. The currency of a payment's refund is that of the payment: where it is the action's, it goes no
+/// further, and a request with it is the same as one without.
+fn as_stripe_reads(members: Map<String, Value>) -> Result<Map<String, Value>, Refusal> {
+    let mut spelled = Map::new();
+    for (name, value) in members {
+        let own =
+            SPELLINGS.iter().find(|(published, _)| *published == name).map(|(_, own)| (*own).to_owned());
+        let own = own.unwrap_or(name);
+        if spelled.insert(own.clone(), value).is_some() {
+            return Err(invalid(format!("The input says {own} in two spellings")));
+        }
+    }
+    if spelled.contains_key("payment_intent") || spelled.contains_key("charge") {
+        spelled.remove("currency");
+    }
+    Ok(spelled)
 }
 
 /// What tools that are built from the listing need to know of a refund's input.

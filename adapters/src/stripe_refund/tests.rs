@@ -343,6 +343,12 @@ fn an_input_without_a_request_becomes_the_form_that_a_client_sends() {
             "charge=ch_1",
         ),
         (json!({"charge": "ch_1", "stripe_account": null}), vec![("content-type", form)], "charge=ch_1"),
+        // As the published API's own clients ask for it.
+        (
+            json!({"paymentIntent": "pi_1", "amount": 1250, "currency": "usd"}),
+            vec![("content-type", form)],
+            "amount=1250&payment_intent=pi_1",
+        ),
     ] {
         let built = Adapter::StripeRefund(refund()).build(&input, &Scope::of_input(&Value::Null)).unwrap();
         assert_eq!(
@@ -366,6 +372,8 @@ fn an_input_without_a_request_becomes_the_form_that_a_client_sends() {
         json!({"charge": "ch_1", "stripe_account": 7}),
         json!({"charge": "ch_1", "stripe_account": "acct\r\nx: y"}),
         json!({"charge": "ch_1", "metadata": {"a[b": "x"}}),
+        json!({"payment_intent": "pi_1", "paymentIntent": "pi_2"}),
+        json!({"paymentIntent": "pi_1", "currency": "eur"}),
     ] {
         assert!(refund().build(&input).is_err(), "{input}");
     }

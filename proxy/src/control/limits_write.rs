@@ -156,7 +156,8 @@ async fn or_put_back<T>(
     if prepared.put_back().await {
         return Err(ApiError::unrecorded(step, &error).but("Nothing was changed."));
     }
-    Err(ApiError::internal(step, &error).but("It does not count yet; managed/limits.toml says it, and the next reload takes it."))
+    Err(ApiError::internal(step, &error)
+        .but("It does not count yet; managed/limits.toml says it, and the next reload takes it."))
 }
 
 /// What stands when a change begins.
