@@ -169,7 +169,19 @@ fn subject(path: &str, input: &Value) -> String {
     };
     match Shape::of_path(path) {
         Shape::Pull(_) => format!("{resource}/{}...{}", branch("base"), branch("head")),
-        Shape::Issue(_) | Shape::Comment(..) | Shape::Merge | Shape::Other => resource,
+        Shape::Issue(_) | Shape::Comment(..) | Shape::Merge | Shape::Other => without_workflow(&resource),
+    }
+}
+
+/// A workflow has two names, its file's and a number
+/// (<https://docs.github.com/en/rest/actions/workflows#create-a-workflow-dispatch-event>): under the other one a lost run would be
+/// started again. So the workflows of a repository are one subject.
+fn without_workflow(resource: &str) -> String {
+    match resource.split('/').collect::<Vec<_>>().as_slice() {
+        [owner, repository, "actions", "workflows", _, rest @ ..] => {
+            [&[*owner, *repository, "actions", "workflows", "*"], rest].concat().join("/")
+        }
+        _ => resource.to_owned(),
     }
 }
 

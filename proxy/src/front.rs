@@ -119,7 +119,7 @@ async fn read(
                 snapshot.action(named.action.as_str()).ok_or_else(|| undeclared_host(&via.authority.host))?;
             let credential = adapting::credential(host, Some(action), false);
             if matches!(credential.as_deref(), Some(Credential::Sigv4(_))) {
-                sigv4::declared(&head.headers, action, &named.input)?;
+                sigv4::declared(&head.headers, &head.query, action, &named.input)?;
             }
             let drill = drill::of_request(snapshot, &via.caller, action, &head.own)?;
             let asking = Asking { edition, drill, ..Asking::proxied(*head, links, named) };

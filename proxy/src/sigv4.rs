@@ -72,12 +72,21 @@ pub fn is_asked(name: &str) -> bool {
     name.starts_with("x-amz-") && name != LIBRARY && !THEIRS.contains(&name)
 }
 
-/// What a governed request says in Amazon's own fields is what its action declares: it would be signed for, and it is
-/// not judged.
+/// Named by newer libraries: which operation they mean, and S3 reads it not.
+const LIBRARYS_OPERATION: &str = "x-id";
+
+/// What a governed request says in Amazon's own fields, and in its query, is what its action declares: it would be signed for,
+/// and it is not judged. In S3 a parameter is another operation (`?acl`, `?retention`), or a field in its other place.
 ///
 /// # Errors
-/// `invalid_request` for a field that the action does not declare with this value, and for a body in chunks.
-pub fn declared(headers: &HeaderMap, action: &Action, input: &Value) -> Result<(), Refusal> {
+/// `invalid_request` for a field that the action does not declare with this value, for a parameter that its URL does not
+/// name, and for a body in chunks.
+pub fn declared(
+    headers: &HeaderMap,
+    query: &[(String, String)],
+    action: &Action,
+    input: &Value,
+) -> Result<(), Refusal> {
     let refuse = |sentence: String| Err(Refusal::new(Code::InvalidRequest, sentence));
     if headers.get(DIGEST).is_some_and(|kind| kind.as_bytes().starts_with(b"STREAMING-")) {
         return refuse(
@@ -88,6 +97,17 @@ pub fn declared(headers: &HeaderMap, action: &Action, input: &Value) -> Result<(
     }
     let scope = TemplateScope::of_input(input);
     let route = action.kind.declared();
+    let named = |name: &str| {
+        name == LIBRARYS_OPERATION
+            || is_theirs_in_query(name)
+            || route.is_some_and(|declared| declared.url.parameters().any(|own| own == name))
+    };
+    if query.iter().any(|(name, _)| !named(name)) {
+        return refuse(
+            "A parameter can make it another operation, and the action's URL names not all of them. Nothing was sent."
+                .to_owned(),
+        );
+    }
     let known = route.map(|declared| declared.headers.as_slice()).unwrap_or_default();
     let key = route.and_then(|declared| declared.idempotency.as_ref()).map(|key| &key.place);
     for (name, value) in headers {

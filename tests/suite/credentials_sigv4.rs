@@ -231,11 +231,17 @@ headers = { "X-Amz-Target" = "DynamoDB_20120810.PutItem" }
     ] {
         ask("/", &[(name, value)]).assert_refused(400, "oncegate_invalid_request");
     }
-    // Described otherwise, it is another request.
-    let other = ask("/", &[put, ("X-Amz-Meta-Colour", "red")]);
+    for parameter in
+        ["acl", "retention", "versionId=1&legal-hold", "partNumber=1&uploadId=x", "x-amz-acl=public-read"]
+    {
+        ask(&format!("/?{parameter}"), &[put]).assert_refused(400, "oncegate_invalid_request");
+    }
+    // Described otherwise, it is another request; a library says which operation it means.
+    let other = ask("/?x-id=PutItem", &[put, ("X-Amz-Meta-Colour", "red")]);
     assert_eq!((other.status, other.outcome()), (200, "succeeded"), "{other:?}");
     let writes = cloud.provider.record().writes();
-    assert_eq!((writes.len(), writes[0].target.as_str()), (2, "/"));
+    let targets: Vec<_> = writes.iter().map(|write| write.target.as_str()).collect();
+    assert_eq!(targets, ["/", "/?x-id=PutItem"]);
 }
 
 #[test]

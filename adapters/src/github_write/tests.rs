@@ -15,6 +15,7 @@ const ISSUES: &str = "issues";
 const COMMENTS: &str = "issues/{{input.number}}/comments";
 const PULLS: &str = "pulls";
 const MERGE: &str = "pulls/{{input.number}}/merge";
+const DISPATCH: &str = "actions/workflows/{{input.id}}/dispatches";
 
 fn write(method: &str, below: &str, mark_body: bool) -> GithubWrite {
     let route = Declared {
@@ -58,6 +59,8 @@ fn a_plan_names_what_the_path_names() {
         ),
         (PULLS, json!({"owner": "corp", "head": "me:fix", "base": "main"}), "corp/acme/pulls/main...me:fix"),
         (MERGE, json!({"owner": "corp", "number": "7"}), "corp/acme/pulls/7/merge"),
+        (DISPATCH, json!({"owner": "corp", "id": "deploy.yml"}), "corp/acme/actions/workflows/*/dispatches"),
+        (DISPATCH, json!({"owner": "corp", "id": "161335"}), "corp/acme/actions/workflows/*/dispatches"),
     ] {
         let plan = write("POST", below, true).try_plan(&request("", &input)).unwrap();
         assert_eq!(plan.subject.as_deref(), Some(subject));
