@@ -263,7 +263,7 @@ method = "POST"
 url = "https://tickets.test/pay"
 headers = { "Content-Type" = "application/json", "X-Account" = "ops", "X-For" = "{{input.to}}" }
 scope_headers = ["x-account"]
-body = { to = "{{input.to}}", cents = "{{input.amount}}", currency = "usd" }
+body = { to = "{{input.to}}", cents = "{{input.amount}}", currency = "usd", scopes = ["read"], opts = { dry = true } }
 subject = "{{input.to}}"
 impact = { dimension = "resource_mutations", amount = "input.amount", bound = "exact" }
 "#;
@@ -277,6 +277,9 @@ impact = { dimension = "resource_mutations", amount = "input.amount", bound = "e
     for (content_type, body) in [
         (json, r#"{"to":"bob","cents":99000000,"currency":"usd","amount":1}"#),
         (json, r#"{"to":"bob","cents":1,"currency":"eur","amount":1}"#),
+        (json, r#"{"to":"bob","cents":1,"currency":"usd","amount":1,"scopes":["read","admin"]}"#),
+        (json, r#"{"to":"bob","cents":1,"currency":"usd","amount":1,"scopes":{"0":"admin"}}"#),
+        (json, r#"{"to":"bob","cents":1,"currency":"usd","amount":1,"opts":"dry=false"}"#),
         ("application/x-www-form-urlencoded", "to=bob&cents=1&currency=usd&amount=1"),
     ] {
         let answer = sidecar.billing().ask(DESK, &pay(content_type, body));

@@ -15,7 +15,8 @@ pub(super) const CONTENT_TYPE: &str = "content-type";
 
 /// A proxied body goes as it came. What the action is judged by (`judged`, dotted input paths) must stand there where the
 /// declared body puts it, since that is where the provider reads it; and what the declared body pins may be left out, but not
-/// be said otherwise. Everything else goes as it came, also under other names.
+/// be said otherwise: what holds a constant is of the same kind there, and a list of the same length. Everything else goes as
+/// it came, also under other names.
 ///
 /// # Errors
 /// `invalid_input`: a body of another type than the declared one, or one that says otherwise.
@@ -98,15 +99,15 @@ impl Said<'_> {
             (Value::Null | Value::Bool(_) | Value::Number(_), Some(came)) => same(template, came),
             (Value::String(text), _) => self.by_text(text, came),
             (Value::Array(items), Some(Value::Array(there))) => {
-                let within = items.len() == there.len() || !items.iter().any(|item| names(item, self.judged));
-                within && items.iter().zip(there).all(|(item, there)| self.by(item, Some(there)))
+                let whole = items.len() == there.len() || !binds(template, self.judged);
+                whole && items.iter().zip(there).all(|(item, there)| self.by(item, Some(there)))
             }
             (Value::Object(members), Some(Value::Object(there))) => {
                 members.iter().all(|(name, member)| self.by(member, there.get(name)))
             }
             (Value::Array(items), None) => items.iter().all(|item| self.by(item, None)),
             (Value::Object(members), None) => members.values().all(|member| self.by(member, None)),
-            (Value::Array(_) | Value::Object(_), Some(_)) => !names(template, self.judged),
+            (Value::Array(_) | Value::Object(_), Some(_)) => !binds(template, self.judged),
             (Value::Null | Value::Bool(_) | Value::Number(_), None) => true,
         }
     }
@@ -143,15 +144,18 @@ impl Said<'_> {
     }
 }
 
-/// Whether a judged member stands anywhere in a template.
-fn names(template: &Value, judged: &[&str]) -> bool {
+/// Whether what comes in a template's place has to be of its kind, and a list of its length: where a judged member or a constant
+/// stands anywhere in it. A list or an object without anything in it is a constant.
+fn binds(template: &Value, judged: &[&str]) -> bool {
     match template {
-        Value::Null | Value::Bool(_) | Value::Number(_) => false,
-        Value::String(text) => {
-            Template::parse(text).is_ok_and(|text| text.inputs().iter().any(|path| is_judged(path, judged)))
-        }
-        Value::Array(items) => items.iter().any(|item| names(item, judged)),
-        Value::Object(members) => members.values().any(|member| names(member, judged)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => true,
+        Value::String(text) => Template::parse(text).is_ok_and(|text| {
+            let inputs = text.inputs();
+            let constant = inputs.is_empty() && !names_effect(&text);
+            constant || inputs.iter().any(|path| is_judged(path, judged))
+        }),
+        Value::Array(items) => items.is_empty() || items.iter().any(|item| binds(item, judged)),
+        Value::Object(members) => members.is_empty() || members.values().any(|member| binds(member, judged)),
     }
 }
 
@@ -247,6 +251,65 @@ mod tests {
             ("{}", true),
         ] {
             assert_eq!(is_taken(&listed, JSON, bytes), taken, "{bytes}");
+        }
+    }
+
+    fn grant() -> Declared {
+        let body = json!({
+            "scopes": ["read"],
+            "opts": {"dry_run": true, "note": "{{input.memo}}"},
+            "lines": [{"price": "{{input.price}}", "currency": "usd"}],
+            "none": [],
+            "extra": {},
+            "tags": ["{{input.tag}}"],
+            "more": {"note": "{{input.memo}}"},
+            "marks": ["{{effect.id}}"],
+        });
+        pay(Some(body), "")
+    }
+
+    /// One item more, or another kind of value, is the right that the declaration keeps back.
+    #[test]
+    fn p5_what_is_pinned_in_a_list_or_an_object_is_not_said_otherwise() {
+        for (content_type, bytes) in [
+            (JSON, r#"{"scopes":["read","admin"]}"#),
+            (JSON, r#"{"scopes":[]}"#),
+            (JSON, r#"{"scopes":"admin"}"#),
+            (JSON, r#"{"scopes":null}"#),
+            (JSON, r#"{"scopes":{"0":"admin"}}"#),
+            (JSON, r#"{"scopes":{"0":"read"}}"#),
+            (JSON, r#"{"opts":[{"dry_run":false}]}"#),
+            (JSON, r#"{"opts":"dry_run=false"}"#),
+            (JSON, r#"{"opts":[]}"#),
+            (JSON, r#"{"opts":null}"#),
+            (JSON, r#"{"lines":[{"currency":"usd"},{"currency":"eur"}]}"#),
+            (JSON, r#"{"lines":{"3":{"currency":"eur"}}}"#),
+            (JSON, r#"{"none":["admin"]}"#),
+            (JSON, r#"{"extra":"x"}"#),
+            (JSON, r#"[{"scopes":["admin"]}]"#),
+            (FORM, "scopes[]=read&scopes[]=admin"),
+            (FORM, "scopes[1]=admin"),
+            (FORM, "scopes[0]=read&scopes[5]=admin"),
+            (FORM, "scopes=admin"),
+            (FORM, "opts=x"),
+            (FORM, "opts[]=x"),
+        ] {
+            assert!(!is_taken(&grant(), content_type, bytes), "{bytes}");
+        }
+    }
+
+    #[test]
+    fn what_is_pinned_may_be_left_out_and_what_is_not_goes_as_it_came() {
+        for (content_type, bytes) in [
+            (JSON, r#"{"scopes":["read"],"opts":{"dry_run":true,"more":1},"none":[],"extra":{}}"#),
+            (JSON, r#"{"lines":[{"price":5,"currency":"usd","more":1}],"extra":{"a":1}}"#),
+            (JSON, r#"{"lines":[{"price":5}],"opts":{}}"#),
+            (JSON, "{}"),
+            (FORM, "scopes[]=read&opts[dry_run]=true&lines[0][currency]=usd"),
+            (JSON, r#"{"tags":["a","b"],"more":"text","marks":[]}"#),
+            (JSON, r#"{"tags":"a","more":[],"marks":null}"#),
+        ] {
+            assert!(is_taken(&grant(), content_type, bytes), "{bytes}");
         }
     }
 
