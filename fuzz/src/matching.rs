@@ -4,11 +4,13 @@ use std::sync::OnceLock;
 
 use oncegate_policy::authority::Authority;
 use oncegate_policy::body;
+use oncegate_policy::json;
 use oncegate_policy::path::CanonicalPath;
 use oncegate_policy::query;
 use oncegate_policy::router::Router;
 use oncegate_policy::template::Scope;
 use oncegate_policy::url_template::Scheme;
+use serde_json::Value;
 
 const ACTIONS: &str = r#"
 [hosts."api.example"]
@@ -54,9 +56,10 @@ fn routers() -> &'static [Router; 2] {
     })
 }
 
-/// Five lines: method, authority, path, query, and a JSON body.
+/// Five lines: method, authority, path, query, and a body, which is taken for JSON and, where items are judged, for a form too.
 pub fn run(data: &[u8]) {
     let Some([method, authority, path, raw_query, text]) = crate::lines(data) else { return };
+    ["application/json", "application/x-www-form-urlencoded"].iter().for_each(|kind| items(kind, text));
     let Ok(authority) = Authority::parse(authority, Some(443)) else { return };
     let Ok(query) = query::parse((!raw_query.is_empty()).then_some(raw_query)) else { return };
     for path in [CanonicalPath::parse(path), CanonicalPath::spread(path)].into_iter().flatten() {
@@ -69,6 +72,31 @@ pub fn run(data: &[u8]) {
             meant(action, &captured.input, &captured.rest, text);
         }
     }
+}
+
+/// What is judged of the items of a list is what is found by who goes through them wherever that can be done: through an
+/// object's members, and one value alone. Where it is not, the request is refused.
+fn items(content_type: &str, text: &str) {
+    let Ok((_, input)) = body::read(Some(content_type), text.as_bytes()) else { return };
+    for path in ["items.*.role", "a.*"] {
+        if json::lookalike(&input, path).is_none() {
+            let judged: Vec<Value> = json::select(&input, path).into_iter().cloned().collect();
+            let (list, below) = path.split_once(".*").expect("a path of items");
+            assert_eq!(judged, gone_through(&input[list], below.strip_prefix('.')), "{path} {text:?}");
+        }
+    }
+}
+
+fn gone_through(list: &Value, member: Option<&str>) -> Vec<Value> {
+    let items: Vec<&Value> = match list {
+        Value::Array(items) => items.iter().collect(),
+        Value::Object(members) => members.values().collect(),
+        Value::Null => vec![],
+        Value::String(text) if text.is_empty() => vec![],
+        Value::Bool(_) | Value::Number(_) | Value::String(_) => vec![list],
+    };
+    let of = |item: &Value| member.map_or(Some(item.clone()), |member| item.get(member).cloned());
+    items.into_iter().filter_map(of).collect()
 }
 
 /// The URL says it once: what is in the body too is refused, and nothing that the URL said is lost.

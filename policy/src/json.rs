@@ -15,7 +15,7 @@ pub use canonical::canonical;
 pub(crate) use canonical::{plain_decimal, write_text};
 pub use fault::BodyFault;
 pub(crate) use fault::excerpt;
-pub use lookalike::lookalike;
+pub use lookalike::{lookalike, respelled};
 pub use select::{get, select};
 pub(crate) use strict::is_reserved;
 pub use strict::{MAX_DEPTH, MAX_NUMBER, of_answer, strict};

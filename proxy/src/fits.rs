@@ -3,6 +3,8 @@
 //! A form, a path and a query say everything as text, and providers read the numbers and booleans in it. So a text counts
 //! as a number where the schema asks for one, and no number is let past its bounds for being written as text.
 
+mod lists;
+
 use std::borrow::Cow;
 
 use jsonschema::error::ValidationErrorKind as Kind;
@@ -16,6 +18,23 @@ use serde_json::{Number, Value};
 
 use crate::asking::Asking;
 use crate::state::Snapshot;
+
+/// A compiled input schema.
+pub struct Schema {
+    declared: Validator,
+    /// The same, with a list wherever it says something of one ([`lists::asked_for`]). Both have to hold.
+    with_lists: Option<Validator>,
+}
+
+impl Schema {
+    /// Compiles it; `None` for what is no schema, which no configuration with one gets as far as this.
+    #[must_use]
+    pub fn of(schema: &Value) -> Option<Self> {
+        let declared = jsonschema::validator_for(schema).ok()?;
+        let with_lists = lists::asked_for(schema).map(|schema| jsonschema::validator_for(&schema));
+        Some(Self { declared, with_lists: with_lists.transpose().ok()? })
+    }
+}
 
 /// A proxied request.
 ///
@@ -63,7 +82,7 @@ pub(crate) fn pinned(
             // The rest has been judged as it came.
             let schema = snapshot.schema(&action.name);
             let of_it = |fault: &ValidationError<'_>| fault.instance_path().as_str() == "/amount";
-            let fault = schema.and_then(|schema| schema.iter_errors(&sent).find(of_it));
+            let fault = schema.and_then(|schema| schema.declared.iter_errors(&sent).find(of_it));
             fault.map_or(Ok(()), |fault| Err(unfit(&fault.instance_path().to_string())))
         }
         (Some(_) | None, _) => Ok(()),
@@ -71,7 +90,12 @@ pub(crate) fn pinned(
 }
 
 /// `is_text`: whether a member at the top is text because it cannot be anything else.
-fn fits(schema: &Validator, input: &Value, is_text: impl Fn(&str) -> bool) -> Result<(), Refusal> {
+fn fits(schema: &Schema, input: &Value, is_text: impl Fn(&str) -> bool) -> Result<(), Refusal> {
+    let mut both = std::iter::once(&schema.declared).chain(&schema.with_lists);
+    both.try_for_each(|schema| fits_one(schema, input, &is_text))
+}
+
+fn fits_one(schema: &Validator, input: &Value, is_text: impl Fn(&str) -> bool) -> Result<(), Refusal> {
     let counted = with_numbers(input);
     let beyond = |counted: &Value| {
         let mut faults = schema.iter_errors(counted);
@@ -210,10 +234,59 @@ mod tests {
             (&either, json!("7"), true, false),
             (&either, json!("x"), false, false),
         ] {
-            let schema = jsonschema::validator_for(schema).unwrap();
+            let schema = Schema::of(schema).unwrap();
             let input = json!({"n": text, "other": "1"});
             assert_eq!(fits(&schema, &input, |_| true).is_ok(), form, "{text} in a form");
             assert_eq!(fits(&schema, &input, |_| false).is_ok(), given, "{text} as JSON");
+        }
+    }
+
+    /// What a schema says of items is said of whatever some server goes through as items.
+    #[test]
+    fn p10_bounds_of_items_are_left_by_nothing_that_is_no_list() {
+        let lines = json!({"properties": {"n": {"items": {"properties": {"amount": {"maximum": 100}}}}}});
+        let plain = json!({"properties": {"n": {"items": {"maximum": 100}}}});
+        let few = json!({"properties": {"n": {"maxItems": 1}}});
+        let all = json!({"allOf": [{"$ref": "#/$defs/a"}], "$defs": {"a": {"properties": {"n": {"items": {"enum": ["x"]}}}}}});
+        let either = json!({"properties": {"n": {"items": {"enum": ["x"]}, "maxLength": 1}}});
+        let map =
+            json!({"properties": {"n": {"items": {"enum": ["x"]}, "additionalProperties": {"enum": ["x"]}}}});
+        let typed = json!({"properties": {"n": {"type": ["array", "string"], "items": {"enum": ["x"]}}}});
+        let not = json!({"properties": {"n": {"not": {"items": {"enum": ["x"]}}}}});
+        let items = json!({"properties": {"n": {"properties": {"items": {"maximum": 100}}}}});
+        for (schema, value, fits_it) in [
+            (&lines, json!([{"amount": 100}]), true),
+            (&lines, json!([{"amount": 9000}]), false),
+            (&lines, json!({"0": {"amount": 9000}}), false),
+            (&lines, json!({"3": {"amount": "9000"}}), false),
+            (&lines, json!({"x": {"amount": 9000}}), false),
+            (&lines, Value::Null, true),
+            (&plain, json!(["100"]), true),
+            (&plain, json!({"3": "9000"}), false),
+            (&plain, json!("9000"), false),
+            (&few, json!(["a"]), true),
+            (&few, json!({"3": "a", "4": "b"}), false),
+            (&all, json!(["x"]), true),
+            (&all, json!({"3": "y"}), false),
+            (&either, json!("y"), true),
+            (&either, json!("yy"), false),
+            (&either, json!({"3": "y"}), false),
+            (&map, json!({"3": "x"}), true),
+            (&map, json!({"3": "y"}), false),
+            (&map, json!("y"), false),
+            // As it says.
+            (&typed, json!("y"), true),
+            (&typed, json!({"3": "y"}), false),
+            (&not, json!(["y"]), true),
+            (&not, json!({"3": "y"}), false),
+            (&items, json!({"items": 100}), true),
+            (&items, json!({"items": 900}), false),
+        ] {
+            let compiled = Schema::of(schema).unwrap();
+            for form in [true, false] {
+                let fits = fits(&compiled, &json!({"n": value}), |_| form).is_ok();
+                assert_eq!(fits, fits_it, "{value} by {schema}");
+            }
         }
     }
 }

@@ -187,11 +187,11 @@ pub fn with_body(
     Ok(Meaning::Governed(Named { action: action.name.clone(), body, body_kind, input }))
 }
 
-/// The refusal of a member that a provider may take for one that is judged.
+/// The refusal of a member that a provider may take for one that is judged, or for a list whose items are.
 #[must_use]
 pub fn lookalike(name: &str) -> Refusal {
     let sentence = format!(
-        "The member {name} differs only in spelling from one that is judged: some servers take it for that one. Nothing was sent."
+        "The member {name} is spelled otherwise than one that is judged, or is no list where items are judged: some servers take it for that. Nothing was sent."
     );
     Refusal::new(Code::Ambiguous, sentence)
 }

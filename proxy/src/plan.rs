@@ -126,7 +126,9 @@ fn lookalike(action: &Action, input: &Value) -> Option<String> {
     let is_one =
         |path: &&String| !declared.iter().any(|other| other != *path && other.eq_ignore_ascii_case(path));
     let of_schema = declared.iter().filter(is_one).map(String::as_str);
-    judged.into_iter().chain(of_schema).find_map(|path| json::lookalike(input, path))
+    let judged = judged.into_iter().find_map(|path| json::lookalike(input, path));
+    // What a schema says of lists is the schema's to judge, and what a body makes of an input is no path in it.
+    judged.or_else(|| of_schema.into_iter().find_map(|path| json::respelled(input, path)))
 }
 
 /// What a signed request says in Amazon's own fields, but for the provider's key: it is no part of the input.

@@ -22,6 +22,7 @@ use ulid::Ulid;
 use crate::clock::Clock;
 use crate::control::tls;
 use crate::editions::Editions;
+use crate::fits::Schema;
 use crate::in_flight::{Counted, InFlight};
 use crate::metrics::Metrics;
 use crate::own::Ports;
@@ -113,7 +114,7 @@ pub struct Snapshot {
     pub adapters: BTreeMap<ActionName, Adapter>,
     /// What the control listener proves itself with; `None` where it speaks plain HTTP.
     pub control_tls: Option<Arc<rustls::ServerConfig>>,
-    schemas: BTreeMap<ActionName, jsonschema::Validator>,
+    schemas: BTreeMap<ActionName, Schema>,
     /// Servers where something is looked for by the id of its effect.
     read_by_effect: BTreeSet<Authority>,
     trust: BTreeMap<PathBuf, Arc<rustls::ClientConfig>>,
@@ -144,7 +145,7 @@ impl Snapshot {
             .actions
             .iter()
             .filter_map(|(name, action)| Some((name.clone(), action.input_schema.as_ref()?)))
-            .filter_map(|(name, schema)| Some((name, jsonschema::validator_for(schema).ok()?)))
+            .filter_map(|(name, schema)| Some((name, Schema::of(schema)?)))
             .collect();
         let alpn: &[&[u8]] = &[b"http/1.1"];
         let mut trust = BTreeMap::new();
@@ -204,7 +205,7 @@ impl Snapshot {
 
     /// The compiled input schema of an action that declares one.
     #[must_use]
-    pub fn schema(&self, name: &ActionName) -> Option<&jsonschema::Validator> {
+    pub fn schema(&self, name: &ActionName) -> Option<&Schema> {
         self.schemas.get(name)
     }
 

@@ -183,3 +183,68 @@ fn p5_no_approval_is_passed_by_what_a_server_takes_for_nothing_or_for_true() {
     }
     assert_eq!(provider.record().writes().len(), 3);
 }
+
+/// What is asked of the items of a list, and a write of the same URL that asks nothing.
+const MEMBERS: &str = r#"
+[actions.invite-admin]
+method = "POST"
+url = "https://tickets.test/members"
+when = [{ path = "input.items.*.role", equals = "admin" }]
+requires_approval = true
+subject = "admins"
+
+[actions.invite]
+method = "POST"
+url = "https://tickets.test/members"
+identical_within = "0s"
+
+[actions.bill]
+method = "POST"
+url = "https://tickets.test/bills"
+input_schema = { properties = { lines = { items = { properties = { amount = { maximum = 100 } } } }, most = { items = { maximum = 100 } } } }
+"#;
+
+/// PHP and Rack go through `items[3][role]=admin` as through a list, and qs makes one of it.
+#[test]
+fn p10_a_list_in_other_numbers_is_no_way_around() {
+    let provider = Provider::tls(&[DESK]);
+    let home = Home::new(&Conf::default().host(DESK, provider.addr()).with(MEMBERS));
+    let sidecar = home.serve();
+    let (json, form) = ("application/json", "application/x-www-form-urlencoded");
+    approval_in(&ask(&sidecar, "/members", form, "items[0][role]=admin"));
+    for (content_type, body) in [
+        (form, "items[3][role]=admin"),
+        (form, "items[00][role]=admin"),
+        (form, "items[x][role]=admin"),
+        (form, "items[role]=admin"),
+        (form, "items[0][role]=viewer&items[2][role]=admin"),
+        (form, "items.0.role=admin"),
+        (json, r#"{"items":{"0":{"role":"admin"}}}"#),
+        (json, r#"{"items":{"role":"admin"}}"#),
+    ] {
+        ask(&sidecar, "/members", content_type, body).assert_refused(403, "oncegate_ambiguous");
+    }
+    ask(&sidecar, "/members?items[3][role]=admin", form, "").assert_refused(403, "oncegate_ambiguous");
+    for (content_type, body) in [
+        (form, "lines[0][amount]=9000"),
+        (form, "lines[3][amount]=9000"),
+        (form, "lines[x][amount]=9000"),
+        (form, "most[3]=9000"),
+        (form, "most=9000"),
+        (json, r#"{"lines":{"0":{"amount":9000}}}"#),
+    ] {
+        ask(&sidecar, "/bills", content_type, body).assert_refused(400, "oncegate_invalid_input");
+    }
+    assert!(provider.record().requests().is_empty());
+    for (target, content_type, body) in [
+        ("/members", form, "items[0][role]=viewer&items[1][role]=viewer"),
+        ("/members", json, r#"{"items":[],"others":{"3":{"role":"admin"}}}"#),
+        ("/members", json, r#"{"name":"a"}"#),
+        ("/bills", form, "lines[0][amount]=100&most[]=5"),
+        ("/bills", json, r#"{"lines":[{"amount":100}],"most":null}"#),
+    ] {
+        let sent = ask(&sidecar, target, content_type, body);
+        assert_eq!(sent.status, 200, "{content_type} {body}: {sent:?}");
+    }
+    assert_eq!(provider.record().writes().len(), 5);
+}

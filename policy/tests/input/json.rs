@@ -251,6 +251,48 @@ fn what_servers_bind_to_the_same_name_is_a_lookalike() {
     }
 }
 
+/// PHP and Rack hand a list that does not begin at 0 to whoever goes through its items, and qs numbers it anew.
+#[test]
+fn what_is_no_list_where_items_are_judged_could_be_taken_for_one() {
+    let of_form = |written: &str| oncegate_policy::form::parse(written.as_bytes()).unwrap();
+    for (written, path, found) in [
+        ("items[0][role]=a&items[1][role]=b", "items.*.role", None),
+        ("items[][role]=a", "items.*.role", None),
+        ("items=&other[3]=a", "items.*.role", None),
+        ("items[3][role]=a", "items.*.role", Some("items")),
+        ("items[00][role]=a", "items.*.role", Some("items")),
+        ("items[x][role]=a", "items.*.role", Some("items")),
+        ("items[role]=a", "items.*.role", Some("items")),
+        ("items[0][role]=a&items[2][role]=b", "items.*.role", Some("items")),
+        ("items=a", "items.*", Some("items")),
+        ("items.0.role=a", "items.*.role", Some("items.0.role")),
+        ("items.0[role]=a", "items.*.role", Some("items.0")),
+        ("a[items][3][role]=a", "a.items.*.role", Some("a.items")),
+        ("a[0][items][3][role]=a", "a.*.items.*.role", Some("a.*.items")),
+        ("items[0][role]=a", "items.0.role", None),
+        ("items[x]=a", "items.0.role", None),
+        ("items[1][role]=a", "items.0.role", Some("items")),
+        ("items[01][role]=a", "items.0.role", Some("items")),
+        ("items[1][role]=a&items[5][role]=b", "items.1.role", Some("items")),
+        ("fields[4578152156]=a&fields[4578152157]=b", "fields.4578152156", None),
+        // No list, whatever it is called.
+        ("items[3]=a", "items", None),
+        ("items[3][role]=a", "items.role", None),
+        ("0=a&7=b", "7", None),
+    ] {
+        assert_eq!(lookalike(&of_form(written), path).as_deref(), found, "{path} in {written}");
+    }
+    for (body, path, found) in [
+        (json!({ "items": {} }), "items.*.role", None),
+        (json!({ "items": null }), "items.*.role", None),
+        (json!({ "items": { "0": { "role": "a" } } }), "items.*.role", Some("items")),
+        (json!({ "items": [{ "tags": { "2": "a" } }] }), "items.*.tags.*", Some("items.*.tags")),
+        (json!({ "items": [{ "tags": { "2": "a" } }] }), "items.0.tags.0", Some("items.0.tags")),
+    ] {
+        assert_eq!(lookalike(&body, path).as_deref(), found, "{path} in {body}");
+    }
+}
+
 /// Wide numbers and halves of pairs stand beside what a rule asks for, in bodies that no agent wrote.
 #[test]
 fn an_answer_is_read_past_what_is_beside_the_point() {
