@@ -27,7 +27,7 @@ struct HaltBody {
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct PruneBody {
     older_than_seconds: Option<u64>,
 }
