@@ -57,7 +57,10 @@ impl TakenOver {
 /// # Errors
 /// The record could not be read.
 pub async fn between(store: &Store, now: &Snapshot, next: &Snapshot) -> Result<Vec<TakenOver>, StoreError> {
-    let mut open: BTreeMap<(ActionName, ActionName), u64> = BTreeMap::new();
+    let realm = |snapshot: &Snapshot, name: &ActionName| {
+        snapshot.action(name.as_str()).map(|(action, _)| adapting::realm(action))
+    };
+    let mut open: BTreeMap<(ActionName, ActionName, bool), u64> = BTreeMap::new();
     let mut after = 0;
     loop {
         let unsettled = store.unsettled(after, READ_AT_ONCE).await?;
@@ -66,19 +69,15 @@ pub async fn between(store: &Store, now: &Snapshot, next: &Snapshot) -> Result<V
         for one in unsettled {
             let Some(by) = served_by(next, &one.request).filter(|by| *by != one.action) else { continue };
             if served_by(now, &one.request).as_ref() != Some(&by) {
-                *open.entry((one.action, by)).or_default() += 1;
+                // By what it was admitted under: its action may have had other names since.
+                let was = one.realm.or_else(|| realm(now, &one.action));
+                let renamed = was.is_some() && was == realm(next, &by);
+                *open.entry((one.action, by, renamed)).or_default() += 1;
             }
         }
     }
-    let realm = |snapshot: &Snapshot, name: &ActionName| {
-        snapshot.action(name.as_str()).map(|(action, _)| adapting::realm(action))
-    };
-    let taken_over = open.into_iter().map(|((from, by), open)| {
-        let was = realm(now, &from);
-        let renamed = was.is_some() && was == realm(next, &by);
-        TakenOver { from, by, open, renamed }
-    });
-    Ok(taken_over.collect())
+    let taken_over = |((from, by, renamed), open)| TakenOver { from, by, open, renamed };
+    Ok(open.into_iter().map(taken_over).collect())
 }
 
 /// The action as which this request would be let through; `None` where it would be refused, or is no action's.

@@ -23,6 +23,8 @@ pub struct Unsettled {
     pub subject: Option<String>,
     /// The key that its action made of it.
     pub declared_key: Option<String>,
+    /// The realm that its action was of; `None` where an earlier version has admitted it.
+    pub realm: Option<String>,
     /// What was given as [`crate::admit::NewEffect::memory`].
     pub memory: String,
     /// The request, without the credential.
@@ -42,17 +44,18 @@ impl Store {
 
 pub(crate) fn read(connection: &Connection, after: i64, limit: u32) -> Result<Vec<Unsettled>, Fault> {
     let mut statement = connection.prepare_cached(
-        "SELECT e.key, e.id, e.action, e.subject, e.declared_key, r.memory, r.method, r.url, r.headers, r.body
+        "SELECT e.key, e.id, e.action, e.subject, e.declared_key, r.realm, r.memory, r.method, r.url, r.headers, r.body
          FROM effect e JOIN request r ON r.effect = e.key
          WHERE e.key > ?1 AND e.stage NOT IN ('settled', 'rejected') ORDER BY e.key LIMIT ?2",
     )?;
     collect(&mut statement.query([after, i64::from(limit)])?, |columns| {
         let (place, id) = (columns.next()?, columns.word("effect id", EffectId::parse)?);
         let action = columns.word("action", ActionName::parse)?;
-        let (subject, declared_key, memory) = (columns.next()?, columns.next()?, columns.next()?);
+        let (subject, declared_key) = (columns.next()?, columns.next()?);
+        let (realm, memory) = (columns.next()?, columns.next()?);
         let (method, url) = (columns.next()?, columns.next()?);
         let headers = row::headers_from(&columns.next::<String>()?)?;
         let request = StoredRequest { method, url, headers, body: columns.next()? };
-        Ok(Unsettled { place, id, action, subject, declared_key, memory, request })
+        Ok(Unsettled { place, id, action, subject, declared_key, realm, memory, request })
     })
 }

@@ -152,6 +152,13 @@ fn p6_what_is_open_is_known_under_another_name_of_its_action() {
         assert_eq!(provider.record().writes().len(), 1);
     };
     not_again(&sidecar);
+    // Under a third name it is what it was admitted as, and not what its action was called last.
+    home.write(&text.replace("[actions.pay]", "[actions.pay-late]"));
+    let said =
+        "1 effects of pay are not settled, and a repeat of their requests would be pay-late's: it is refused";
+    until("the second reload", || Some(()).filter(|()| sidecar.log().contains("would be pay-late's")));
+    assert!(sidecar.log().contains(said), "{}", sidecar.log());
+    not_again(&sidecar);
     // Nor is it forgotten at a start.
     drop(sidecar);
     let sidecar = home.serve();
