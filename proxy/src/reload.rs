@@ -21,10 +21,10 @@ use tokio::sync::{Mutex, MutexGuard};
 use tokio::task::JoinError;
 
 use crate::load::{self, LoadError, Loaded, Text};
-use crate::reconciler;
 use crate::state::{Sidecar, Snapshot, SnapshotError};
 use crate::strays::{self, Stray, Why};
 use crate::taken_over::{self, TakenOver};
+use crate::{reconciler, secrets, task};
 use differences::{Difference, Kind};
 pub use edits::{ManagedEdit, Prepared};
 use edits::{before, edit, put_back};
@@ -199,11 +199,12 @@ impl<'a> Turn<'a> {
         result.map(Option::unwrap_or_default)
     }
 
-    /// The same, unless the texts are those that were judged last. `false`: they are good, and could not be taken yet.
-    async fn reload_if_changed(&mut self) -> bool {
-        let result = self.read_and_take(true).await;
+    /// The same, and, unless it was asked for, only if the texts are not those that were judged last. `false`: they are good,
+    /// and could not be taken yet.
+    async fn look(&mut self, asked: bool) -> bool {
+        let result = self.read_and_take(!asked).await;
         self.say(result.as_ref().map(Option::as_ref));
-        !matches!(result, Err(ReloadError::Limits(_)))
+        !matches!(result, Err(ReloadError::Limits(_) | ReloadError::Unsettled(_)))
     }
 
     async fn read_and_take(&mut self, only_if_changed: bool) -> Result<Option<Reloaded>, ReloadError> {
@@ -332,6 +333,9 @@ impl<'a> Turn<'a> {
         let news = |warning: &Fault| !known.iter().any(|known| known.message == warning.message);
         let warnings = loaded.warnings.into_iter().filter(news).collect();
         self.last.digest = loaded.digest;
+        let secrets = differences.iter().filter(|one| one.kind == Kind::Secret).map(|one| one.name.clone());
+        // A file may keep it waiting, and nothing is admitted meanwhile.
+        drop(task::start(secrets::warn_of_missing(self.sidecar.snapshot(), secrets.collect())));
         Ok(Reloaded { differences, next_start, limits, taken_over, strays, renamed, warnings })
     }
 

@@ -283,6 +283,21 @@ pub(crate) async fn fetch(
     Ok(Zeroizing::new(raw))
 }
 
+/// Says which of these cannot be had now, of those that come from a variable or a file. It is a doubt and no fault: they are
+/// fetched for each request, and may be there by then.
+pub(crate) async fn warn_of_missing(snapshot: Arc<Snapshot>, names: Vec<String>) {
+    for name in names {
+        let Some(spec) = snapshot.config.secrets.get(&name) else { continue };
+        if !matches!(spec.from, SecretSource::Env(_) | SecretSource::File(_)) {
+            continue;
+        }
+        if let Err(error) = read(&name, spec, &snapshot.directory, &snapshot.vault).await {
+            let why = crate::upstream::chain(&error);
+            tracing::warn!("{why}: what needs it is refused until it can be had");
+        }
+    }
+}
+
 /// The value without one line end, if a request can carry it: 1 byte to [`SECRET_BYTES_MAX`] of printable ASCII and
 /// tabs.
 pub(crate) fn usable(raw: &str) -> Option<&str> {

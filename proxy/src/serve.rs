@@ -31,7 +31,7 @@ use crate::strays::{self, Stray};
 use crate::task;
 use crate::traced::Traces;
 use crate::vault::{Vault, VaultError};
-use crate::{control, reconciler, upstream};
+use crate::{control, reconciler, secrets, upstream};
 
 /// Minted leaves that are kept.
 const LEAVES_MAX: NonZeroUsize = NonZeroUsize::new(1024).expect("1024 is not zero");
@@ -168,6 +168,9 @@ pub async fn start(loaded: Loaded, options: Options) -> Result<Running, StartErr
     }
     name_strays(&store, &snapshot).await.map_err(unusable)?;
     let sidecar = Arc::new(Sidecar::new(store, options.clock, leaves, files, snapshot));
+
+    let secrets = sidecar.snapshot().config.secrets.keys().cloned().collect();
+    drop(task::start(secrets::warn_of_missing(sidecar.snapshot(), secrets)));
 
     let (stop, stopped) = watch::channel(false);
     trace(&sidecar, &stopped);

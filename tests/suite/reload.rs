@@ -131,6 +131,19 @@ fn what_is_taken_away_is_printed() {
     assert_eq!(opens(&sidecar.billing(), "/v1/tickets", "a"), 403);
 }
 
+/// `check` calls it a fault; a start and a reload do without, since it is fetched for each request.
+#[test]
+fn a_secret_that_cannot_be_had_is_said() {
+    let (provider, home) = desk();
+    let secret = "[secrets.PAY]\nfrom = { env = \"NO_SUCH\" }\nallowed_hosts = [\"pay.example\"]\n";
+    let said = "WARN secret PAY: the environment variable NO_SUCH is not set";
+    let sidecar = home.serve();
+    save(&home, &format!("{}\n{secret}", desk_conf(provider.addr()).text()));
+    wait_log(&sidecar, said, 1);
+    sidecar.stop();
+    wait_log(&home.serve(), said, 1);
+}
+
 #[test]
 fn what_cannot_change_while_it_runs_is_named() {
     let (provider, home) = desk();

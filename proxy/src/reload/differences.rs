@@ -117,6 +117,18 @@ pub fn between(old: &Config, new: &Config) -> Vec<Difference> {
     let limits = |config: &'_ Config| -> BTreeMap<String, oncegate_policy::limit::Limit> {
         config.limits.iter().map(|limit| (limit.name.clone(), limit.clone())).collect()
     };
+    // One that counts something else is another limit to the record: the one of before goes.
+    let counts = |config: &Config, name: &str| {
+        config.limits.iter().find(|limit| limit.name == name).map(|limit| limit.dimension.clone())
+    };
+    let recounted = |difference: Difference| {
+        let (was, is) = (counts(old, &difference.name), counts(new, &difference.name));
+        let changes = match difference.change {
+            Change::Changed if was != is => vec![Change::Removed, Change::Added],
+            change @ (Change::Changed | Change::Removed | Change::Added) => vec![change],
+        };
+        changes.into_iter().map(move |change| Difference { change, ..difference.clone() })
+    };
     let section =
         |kind, same: bool| (!same).then(|| Difference { kind, name: String::new(), change: Change::Changed });
     let sections = [
@@ -129,7 +141,7 @@ pub fn between(old: &Config, new: &Config) -> Vec<Difference> {
         named(Kind::Host, &hosts(old), &hosts(new)),
         named(Kind::Caller, &old.callers, &new.callers),
         named(Kind::Secret, &old.secrets, &new.secrets),
-        named(Kind::Limit, &limits(old), &limits(new)),
+        named(Kind::Limit, &limits(old), &limits(new)).into_iter().flat_map(recounted).collect(),
         sections.into_iter().flatten().collect(),
     ]
     .concat()
@@ -211,5 +223,20 @@ allowed_hosts = ["a.example"]
             ]
         );
         assert!(between(&new, &new).is_empty());
+    }
+
+    /// All that counted in the unit of before has no limit from then on.
+    #[test]
+    fn a_limit_of_another_unit_is_one_that_goes() {
+        let limit = |what: &str| config(&format!("[limits.l]\nperiod = \"day\"\n{what}\n"));
+        let usd = limit("dimension = \"money\"\ncurrency = \"usd\"\namount = 1");
+        let said = |other: Config| between(&usd, &other).iter().map(ToString::to_string).collect::<Vec<_>>();
+        for other in [
+            "dimension = \"money\"\ncurrency = \"eur\"\namount = 1",
+            "dimension = \"resource_mutations\"\namount = 1",
+        ] {
+            assert_eq!(said(limit(other)), ["limit l removed", "limit l added"]);
+        }
+        assert_eq!(said(limit("dimension = \"money\"\ncurrency = \"usd\"\namount = 2")), ["limit l changed"]);
     }
 }

@@ -65,7 +65,8 @@ impl Drop for Watching {
 }
 
 async fn attend(sidecar: Weak<Sidecar>, mut hangup: Signal, mut eyes: Option<Eyes>, changed: Arc<Notify>) {
-    let mut taken = true;
+    // What could not be recorded, and whether it was asked for.
+    let mut put_off: Option<bool> = None;
     loop {
         let asked = tokio::select! {
             signalled = hangup.recv() => {
@@ -76,23 +77,17 @@ async fn attend(sidecar: Weak<Sidecar>, mut hangup: Signal, mut eyes: Option<Eye
             }
             () = changed.notified() => {
                 quiet(&changed).await;
-                false
+                put_off.unwrap_or(false)
             }
-            () = tokio::time::sleep(AGAIN_AFTER), if !taken => false,
+            () = tokio::time::sleep(AGAIN_AFTER), if put_off.is_some() => put_off.unwrap_or(false),
         };
         if let Some(eyes) = &mut eyes {
             eyes.look_at_managed();
         }
         let Some(sidecar) = sidecar.upgrade() else { return };
-        let mut turn = Turn::take(&sidecar).await;
-        if asked {
-            // Also for what no text shows: a CA file that was replaced.
-            if let Err(error) = turn.reload().await {
-                tracing::debug!(%error, "SIGHUP has changed nothing");
-            }
-        } else {
-            taken = turn.reload_if_changed().await;
-        }
+        // Where it was asked for, also for what no text shows: a CA file that was replaced.
+        let taken = Turn::take(&sidecar).await.look(asked).await;
+        put_off = (!taken).then_some(asked);
     }
 }
 
