@@ -3,9 +3,11 @@
 use std::os::unix::fs::FileExt;
 
 use oncegate_store::error::Fault;
+use oncegate_store::examine::examine;
+use oncegate_store::found::Found;
 use oncegate_store::plain::Begun;
 use oncegate_store::stats::COMMIT_BOUNDS;
-use oncegate_store::{Store, StoreError, Trouble};
+use oncegate_store::{OpenError, Store, StoreError, Trouble};
 use rusqlite::Connection;
 
 use crate::plain::ping;
@@ -165,4 +167,23 @@ async fn damage_that_only_a_read_meets_gives_no_right_to_send() {
     assert_eq!(memory.store.trouble().await, Some(Trouble::Damaged));
     let no = memory.store.admit(memory.refund("pi_2", 2), NOON).await.err();
     assert!(matches!(no, Some(StoreError::Failed { fault: Fault::Damaged, .. })), "{no:?}");
+}
+
+/// In the words of `ready`, before a start: what it reads must be there, and nobody else may keep the lock.
+#[tokio::test]
+async fn what_is_in_the_way_of_a_start_is_found_without_one() {
+    let memory = Memory::new();
+    memory.unknown(memory.refund("pi_1", 1), NOON).await;
+    let path = memory.path();
+    assert_eq!(examine(&path).unwrap(), Found::Record);
+    let other = memory.shell();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let held = examine(&path).unwrap_err();
+    assert!(matches!(held, OpenError::Unusable { trouble: Trouble::Locked, .. }), "{held:?}");
+    assert!(held.to_string().contains(Trouble::Locked.sentence()), "{held}");
+    drop(other);
+    let memory = damaged(memory, "request");
+    let no = examine(&path).unwrap_err();
+    assert!(matches!(no, OpenError::Damaged { .. }), "{no:?}");
+    drop(memory);
 }
