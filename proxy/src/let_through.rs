@@ -260,7 +260,12 @@ async fn rebuilt(
         ))
     };
     let gone = || undeclared("the action or its host is no longer declared");
-    let (action, adapter) = snapshot.action(kept.view.action.as_str()).ok_or_else(gone)?;
+    let name = kept.view.action.as_str();
+    let off = || match snapshot.declared(name) {
+        Some(_) => undeclared("its action is not enabled"),
+        None => gone(),
+    };
+    let (action, adapter) = snapshot.action(name).ok_or_else(off)?;
     let authority = adapting::authority(action);
     let host = snapshot.host(&authority).ok_or_else(gone)?;
     let memory: Value = serde_json::from_str(&kept.memory).unwrap_or_default();

@@ -17,6 +17,10 @@ const HEADER: usize = 100;
 /// What SQLite writes at once of the files that it has beside a database, and some for the first transactions.
 const ROOM_BYTES: u64 = 64 * 1024;
 
+/// What ext4 keeps for itself: a fiftieth of its blocks, and not more than this.
+const KEPT_PART: u64 = 50;
+const KEPT_BLOCKS_MAX: u64 = 4096;
+
 /// What was where the database is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
@@ -85,7 +89,10 @@ fn is_no_record(path: &Path) -> io::Result<bool> {
 pub(crate) fn room_beside(path: &Path) -> Result<(), OpenError> {
     let path = lock::own_name(path);
     let Some(Ok(disk)) = path.parent().map(rustix::fs::statvfs) else { return Ok(()) };
-    let free = if rustix::process::geteuid().is_root() { disk.f_bfree } else { disk.f_bavail };
+    // Root may have what is kept for it. What ext4 keeps for itself counts as free to root, and nobody has it.
+    let kept = (disk.f_blocks / KEPT_PART).min(KEPT_BLOCKS_MAX);
+    let is_root = rustix::process::geteuid().is_root();
+    let free = if is_root { disk.f_bfree.saturating_sub(kept) } else { disk.f_bavail };
     // Some that are not on a disk have no blocks at all.
     if disk.f_blocks == 0 || free.saturating_mul(disk.f_frsize) >= ROOM_BYTES {
         return Ok(());

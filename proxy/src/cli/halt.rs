@@ -88,7 +88,7 @@ fn print_out(common: &Common, document: &Value) -> Result<Exit, Stop> {
     rows.extend(environment.halt_reason.map(|reason| ("reason", reason)));
     rows.extend(environment.halted_by.map(|by| ("by", by)));
     rows.extend(environment.halted_at.map(|at| ("since", at)));
-    rows.extend(environment.let_go.into_iter().map(|effect| ("sent now", effect)));
+    rows.extend(environment.let_go.into_iter().map(|effect| ("let go", effect)));
     print::out(&facts(&rows));
     Ok(Exit::Done)
 }
