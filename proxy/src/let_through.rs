@@ -52,6 +52,7 @@ pub enum LetThrough {
 /// The record could not be read or written: nothing was sent, and it is still ready.
 pub async fn dispatch_ready(sidecar: &Arc<Sidecar>, id: &EffectId) -> Result<LetThrough, StoreError> {
     let Some(kept) = sidecar.store.prepared(id).await? else { return Ok(LetThrough::NotReady) };
+    let edition = sidecar.editions.latest();
     let snapshot = sidecar.snapshot();
     let (request, rules) = match rebuilt(sidecar, &snapshot, &kept).await {
         Ok(rebuilt) => rebuilt,
@@ -67,12 +68,18 @@ pub async fn dispatch_ready(sidecar: &Arc<Sidecar>, id: &EffectId) -> Result<Let
     };
     // The API and the reconciler may both come for it: the announcement of the one that claims must stand.
     let one_at_a_time = sidecar.letting_through.lock().await;
+    // A secret may have taken its time. What was made ready before a reload would be held by no limit of after it: it stays
+    // ready, and is made anew at once.
+    let Ok(held) = sidecar.editions.admitting(&kept.view.action, edition).await else {
+        sidecar.look_soon.notify_waiters();
+        return Ok(LetThrough::NotReady);
+    };
     let announced = sidecar.in_flight.enter(id);
     let claimed = sidecar.store.claim_ready(id, sidecar.clock.now()).await;
     if announced && !matches!(&claimed, Ok(ReadyClaim::Granted { .. })) {
         sidecar.in_flight.leave(id, None);
     }
-    drop(one_at_a_time);
+    drop((held, one_at_a_time));
     match claimed? {
         ReadyClaim::Granted { permit, effect } => {
             let within = snapshot.config.proxy.respond_within;

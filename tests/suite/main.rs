@@ -94,6 +94,7 @@ mod reconciling_rounds;
 mod refusals;
 mod reload;
 mod reload_between;
+mod reload_gate;
 mod secrets;
 mod shop;
 mod taken_over;
