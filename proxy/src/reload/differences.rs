@@ -79,12 +79,13 @@ impl Difference {
     }
 }
 
-/// The actions of `before` that go to the server of one that differs: one that is new, or another now, may take their requests,
-/// with a limit and an approval of its own.
+/// The actions of `before` that go to a server of one that differs, where it was or where it is now: one that is new, another
+/// now, or moved may take their requests, with a limit and an approval of its own.
 pub fn beside(differences: &[Difference], before: &Config, after: &Config) -> Vec<ActionName> {
-    let of_either = |name: &ActionName| after.actions.get(name).or(before.actions.get(name));
+    let server =
+        |name: &ActionName| [before, after].map(|one| one.actions.get(name).map(adapting::authority));
     let touched = differences.iter().filter_map(Difference::action);
-    let servers: Vec<_> = touched.filter_map(|name| of_either(&name).map(adapting::authority)).collect();
+    let servers: Vec<_> = touched.flat_map(|name| server(&name)).flatten().collect();
     let beside = before.actions.values().filter(|action| servers.contains(&adapting::authority(action)));
     beside.map(|action| action.name.clone()).collect()
 }
