@@ -20,7 +20,6 @@ use serde_json::Value;
 
 use crate::built::{Built, is_header_text};
 use crate::look::{Look, LookStep, Memory};
-use crate::own_marks;
 use crate::plan::{Marks, Plan, Planned, Prepared, Request};
 
 /// What an agent may ask of an answer, and a server refuses with a 4xx when the write is done: flask-restx reads the mask of
@@ -155,7 +154,6 @@ impl Declared {
             effect_key: Some(marks.provider_key),
             response: None,
         };
-        own_marks::only_of(marks.effect_id, &self.url.authority().host, request)?;
         let key_header = self.key_header();
         let mut headers = Vec::new();
         for (name, template) in self.headers.iter().filter(|(_, template)| came::is_set_by(template)) {

@@ -26,7 +26,7 @@ pub mod stripe_write;
 pub use built::Built;
 pub use error_shape::{OwnError, no_adapter_error_body};
 pub use look::{Look, LookStep, Memory};
-pub use own_marks::{holds_a_key, no_other_effect};
+pub use own_marks::{holds_a_key, no_other_effect, only_of};
 pub use plan::{Marks, Plan, Planned, Prepared, Read, Request};
 pub use read_back::{ReadBack, ReadBackFault};
 
@@ -107,7 +107,7 @@ impl Adapter {
     }
 
     /// Whether a proxied request, whose body goes as it came, says what the action is judged by (`judged`, dotted input
-    /// paths) where its declared body puts it. Asked before [`Self::plan`].
+    /// paths) where its declared body and fields put it, and only there. Asked before [`Self::plan`].
     ///
     /// # Errors
     /// `invalid_input`: it says something else there.

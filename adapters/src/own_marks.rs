@@ -24,42 +24,52 @@ const STRIPE: &str = "api.stripe.com";
 const RESEND: &str = "api.resend.com";
 const GITHUB: &str = "api.github.com";
 
-/// Of a request that an operator's own rules make: it may carry this very effect's marks, which a template may set and
-/// nobody can know before.
-pub(crate) fn only_of(effect_id: &str, host: &str, request: &Request<'_>) -> Result<(), Refusal> {
-    no_member(request.input, Some(effect_id))?;
-    no_key(request.input, effect_id)?;
+/// Of a request as it leaves, whatever made it: what came, or a template that joins what came. It may carry this very effect's
+/// marks, which nobody can know before.
+///
+/// # Errors
+/// `invalid_input`
+pub fn only_of(own: &str, host: &str, request: &Request<'_>) -> Result<(), Refusal> {
+    no_member(request.input, Some(own))?;
+    let mut texts = request.headers.iter().chain(request.query).map(|(_, value)| value);
+    if texts.any(|text| is_key_of_another(text, own)) || holds_a_key_of_another(request.input, own) {
+        return Err(invalid("A key that is another effect's"));
+    }
     match host {
         STRIPE => stripe::can_be_read(request),
-        RESEND => is_read(request, "Resend").and_then(|()| no_agent(request, Some(effect_id))),
-        GITHUB => is_read(request, "GitHub").and_then(|()| no_trailer(request.input, Some(effect_id))),
+        RESEND => is_read(request, "Resend").and_then(|()| no_agent(request, Some(own))),
+        GITHUB => is_read(request, "GitHub").and_then(|()| no_trailer(request.input, Some(own))),
         _ => Ok(()),
     }
 }
 
-/// No text that is another effect's key: a provider that reads its key in the body would take this for that effect.
-fn no_key(value: &Value, own: &str) -> Result<(), Refusal> {
+/// Whether a text is another effect's key, alone or in the quotes of a structured field: a provider that reads its key there
+/// would take what is sent for that effect.
+fn is_key_of_another(text: &str, own: &str) -> bool {
+    let text = text.trim();
+    let text = text.strip_prefix('"').unwrap_or(text).trim_start();
+    let Some((begin, effect)) = text.split_at_checked(KEY_BEGIN.len()) else { return false };
+    let is_effect = effect.get(..ANY_EFFECT.len()).is_some_and(|any| any.eq_ignore_ascii_case(ANY_EFFECT));
+    let is_own = !own.is_empty() && effect.starts_with(own);
+    begin.eq_ignore_ascii_case(KEY_BEGIN) && is_effect && !is_own
+}
+
+/// The same of any text in a value.
+fn holds_a_key_of_another(value: &Value, own: &str) -> bool {
     match value {
-        Value::Null | Value::Bool(_) | Value::Number(_) => Ok(()),
-        Value::String(text) => {
-            let effect = text.trim().strip_prefix(KEY_BEGIN).filter(|effect| effect.starts_with(ANY_EFFECT));
-            match effect.is_some_and(|effect| effect != own) {
-                true => Err(invalid("A key that is another effect's")),
-                false => Ok(()),
-            }
-        }
-        Value::Array(items) => items.iter().try_for_each(|item| no_key(item, own)),
-        Value::Object(members) => members.iter().try_for_each(|(name, member)| {
-            no_key(&Value::String(name.clone()), own)?;
-            no_key(member, own)
-        }),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+        Value::String(text) => is_key_of_another(text, own),
+        Value::Array(items) => items.iter().any(|item| holds_a_key_of_another(item, own)),
+        Value::Object(members) => members
+            .iter()
+            .any(|(name, member)| is_key_of_another(name, own) || holds_a_key_of_another(member, own)),
     }
 }
 
 /// Whether a value is, or holds as a member, an effect's key: what is sent under one is in the place of its effect.
 #[must_use]
 pub fn holds_a_key(value: &Value) -> bool {
-    no_key(value, "").is_err()
+    holds_a_key_of_another(value, "")
 }
 
 /// What is not read could hold a mark, and these providers may read it as JSON whatever its type says.
@@ -226,6 +236,7 @@ mod tests {
             (GITHUB, JSON, r#"{"Oncegate-Effect: eff_2":"x"}"#, no),
             (GITHUB, "text/plain", "x", no),
             (RESEND, "text/plain", "x", no),
+            ("shop.example", JSON, r#"{"key":"Oncegate-eff_2"}"#, no),
         ] {
             assert_eq!(refused(host, content_type, body, "curl/8"), code, "{host} {body}");
         }
@@ -234,6 +245,9 @@ mod tests {
             (RESEND, "oncegate/eff_1x", no),
             (RESEND, "curl/8 oncegate/eff_1", None),
             ("shop.example", "oncegate/eff_2", None),
+            ("shop.example", "oncegate-eff_2", no),
+            ("shop.example", "\"oncegate-eff_2\"", no),
+            ("shop.example", "oncegate-eff_1", None),
         ] {
             assert_eq!(refused(host, JSON, "{}", agent), code, "{host} {agent}");
         }

@@ -245,7 +245,8 @@ fn no_key_of_ours_in(snapshot: &Snapshot, head: &Head, content: &Content<'_>) ->
     }
 }
 
-fn texts_of(headers: &HeaderMap) -> impl Iterator<Item = (String, String)> + '_ {
+/// Each field as a text.
+pub fn texts_of(headers: &HeaderMap) -> impl Iterator<Item = (String, String)> + '_ {
     let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
     headers.iter().map(move |(name, value)| (name.as_str().to_owned(), text(value)))
 }

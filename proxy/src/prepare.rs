@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use http::Request;
 use http::header::CONTENT_TYPE;
-use oncegate_adapters::{Adapter, Marks, no_other_effect};
+use oncegate_adapters::{Adapter, Marks, no_other_effect, only_of};
 use oncegate_config::model::{Action, Host};
 use oncegate_policy::body::BodyKind;
 use oncegate_policy::classify;
@@ -23,7 +23,7 @@ use crate::plan::{self, Planning};
 use crate::secrets::Placed;
 use crate::state::{Sidecar, Snapshot};
 use crate::upstream::Prepared;
-use crate::{adapting, inject, preview, receive};
+use crate::{adapting, inject, meaning, preview, receive};
 
 /// A governed request that only its admission is missing to.
 pub struct Ready {
@@ -85,9 +85,6 @@ pub async fn draft<'a>(
     let provider_key = asking.fresh.provider_key();
     let effect_id = asking.fresh.effect.as_str();
     let marks = Marks { effect_id, provider_key: &provider_key };
-    if snapshot.is_read_by_effect(&asking.authority) {
-        no_other_effect(effect_id, &asking.for_adapter())?;
-    }
     let mut marked = adapter.prepare(&asking.for_adapter(), &planning.plan, &marks)?;
     name_its_type(asking, &mut marked);
     let scope = Scope {
@@ -101,6 +98,7 @@ pub async fn draft<'a>(
     let stored = stored_request(asking, &planning, &marked);
     let now = sidecar.clock.system();
     let request = outgoing(snapshot, host, asking, (&planning, marked), placed, now)?;
+    names_no_other(snapshot, asking, &request)?;
     Ok(Draft { action, adapter, planning, stored, request })
 }
 
@@ -111,6 +109,24 @@ fn name_its_type(asking: &Asking, marked: &mut oncegate_adapters::Prepared) {
         || marked.headers.iter().any(|(name, _)| name == CONTENT_TYPE.as_str());
     if asking.body_kind == BodyKind::Json && !named {
         marked.headers.push((CONTENT_TYPE.as_str().to_owned(), "application/json".to_owned()));
+    }
+}
+
+/// What leaves names no other effect, whatever put its parts together: what came, a declared field, body or URL.
+fn names_no_other(snapshot: &Snapshot, asking: &Asking, request: &Prepared) -> Result<(), Refusal> {
+    let Ok(head) = &request.head else { return Ok(()) };
+    let headers: Vec<_> = meaning::texts_of(head.headers()).collect();
+    let own = asking.fresh.effect.as_str();
+    let leaving = oncegate_adapters::Request {
+        headers: &headers,
+        body: &request.body,
+        input: asking.said(),
+        ..asking.for_adapter()
+    };
+    only_of(own, &asking.authority.host, &leaving)?;
+    match snapshot.is_read_by_effect(&asking.authority) {
+        true => no_other_effect(own, &leaving),
+        false => Ok(()),
     }
 }
 

@@ -75,3 +75,50 @@ fn p8_no_request_names_the_effect_of_another() {
     let own = sidecar.billing().ask(DESK, &Ask::json("/payouts", r#"{"to":"bob","ref":"order-17"}"#));
     assert_eq!(own.outcome(), "succeeded", "{own:?}");
 }
+
+/// A template joins what came: what leaves is looked at, not its parts.
+#[test]
+fn p8_no_template_puts_together_the_name_of_another_effect() {
+    let joining = |name: &str, how: &str| {
+        format!("[actions.{name}]\nmethod = \"POST\"\nurl = \"https://{DESK}/{name}\"\n{how}\n")
+    };
+    let (provider, home) = desk(|at| {
+        Conf::default()
+            .host(DESK, at)
+            .host("keys.test", at)
+            .with(&joining(
+                "pay",
+                &format!(
+                    "body = {{ ref = \"{{{{effect.id}}}}\" }}\nverify = {{ url = \"https://{DESK}/pay?ref={{{{effect.id}}}}\", match = [{{ path = \"data.*.id\" }}] }}"
+                ),
+            ))
+            .with(&joining("in-body", "body = { ref = \"{{input.a}}_{{input.b}}\" }"))
+            .with(&joining("in-field", "headers = { \"X-Ref\" = \"{{input.a}}_{{input.b}}\" }"))
+            .with(&joining("in-mark", "body = { metadata = { oncegate_effect = \"{{input.a}}_{{input.b}}\" } }"))
+            .with(&joining("key-in-field", "headers = { \"Idempotency-Key\" = \"{{input.a}}_{{input.b}}\" }").replace(DESK, "keys.test"))
+            .with(&joining("key-in-body", "body = { key = \"{{input.a}}_{{input.b}}\" }").replace(DESK, "keys.test"))
+            .with("[actions.key-in-url]\nmethod = \"POST\"\nurl = \"https://keys.test/url?key={{input.a}}_{{input.b}}\"\n")
+    });
+    let sidecar = home.serve();
+    provider.on_write(Reply::lost());
+    let invoke = |action: &str, input: &str| {
+        let path = format!("/actions/{action}/invoke");
+        call(&sidecar, "billing-agent", "POST", &path, &format!(r#"{{"input":{input}}}"#))
+    };
+    let lost = invoke("pay", "{}").json()["data"]["effectId"].as_str().unwrap().to_owned();
+    let sent = provider.record().writes().len();
+    let (a, b) = lost.split_once('_').unwrap();
+    for (action, a) in [("in-body", a), ("in-field", a), ("in-mark", a)]
+        .into_iter()
+        .chain(["key-in-field", "key-in-body", "key-in-url"].map(|action| (action, "oncegate-eff")))
+    {
+        let refused = invoke(action, &format!(r#"{{"a":"{a}","b":"{b}"}}"#));
+        assert_eq!(refused.json()["error"]["details"]["reason"], "invalid_input", "{action}: {refused:?}");
+    }
+    for (host, target, a) in [(DESK, "/in-field", a), ("keys.test", "/key-in-field", "oncegate-eff")] {
+        let ask = Ask::json(target, &format!(r#"{{"a":"{a}","b":"{b}"}}"#));
+        sidecar.billing().ask(host, &ask).assert_refused(400, "oncegate_invalid_input");
+    }
+    assert_eq!(provider.record().writes().len(), sent);
+    assert_eq!(invoke("in-body", r#"{"a":"x","b":"y"}"#).json()["data"]["status"], "succeeded");
+}
