@@ -106,7 +106,7 @@ fn action(
     let kind = kind?;
     let identical_within = identical_within.unwrap_or_else(|| default_identical(&kind));
     judge_approval(table, &kind, approval_when);
-    Some(Action {
+    let action = Action {
         name: name?,
         description,
         enabled,
@@ -121,7 +121,15 @@ fn action(
         when,
         fault_drill,
         allow_live_drill,
-    })
+    };
+    if let Some(path) = action.moved_by_its_body() {
+        let message = format!(
+            "`when` asks for `input.{path}`, which `body` puts elsewhere, where the provider reads it: call the input what the \
+             body calls it"
+        );
+        table.log.fault(table.key_place("body"), message);
+    }
+    Some(action)
 }
 
 fn subject(table: &Table<'_>) -> Option<Template> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use oncegate_policy::impact::AmountOf;
-use oncegate_policy::template::Template;
+use oncegate_policy::template::{Piece, Template};
 use oncegate_policy::url_template::UrlTemplate;
 use serde_json::{Map, Value};
 
@@ -48,6 +48,30 @@ impl Action {
         let templates = self.subject.iter().chain(&self.operation_key).flat_map(Template::inputs);
         let when = self.when.iter().map(|check| check.path.as_str());
         templates.chain(amount).chain(key).chain(when).collect()
+    }
+
+    /// The same where the action declares what it sends: under a schema each input that a declared body or field is made of is
+    /// judged, since a schema may speak of a member without naming it (a reference, a pattern).
+    #[must_use]
+    pub fn judged_where_declared(&self) -> BTreeSet<String> {
+        let mut judged: BTreeSet<_> = self.judged_paths().into_iter().map(str::to_owned).collect();
+        if let Some(route) = self.kind.route().filter(|_| self.input_schema.is_some()) {
+            let of_fields = route.headers.iter().flat_map(|(_, template)| template.inputs());
+            judged.extend(of_fields.map(str::to_owned));
+            route.body.iter().for_each(|body| inputs(body, &mut judged));
+        }
+        judged
+    }
+
+    /// The first member that `when` asks for and the declared body says, but not under its own name: the provider reads it at
+    /// another place than `when` does.
+    #[must_use]
+    pub fn moved_by_its_body(&self) -> Option<&str> {
+        let body = self.kind.route()?.body.as_ref()?;
+        let mut said = BTreeSet::new();
+        inputs(body, &mut said);
+        let moved = |path: &&str| said.iter().any(|said| meet(said, path)) && !stands(body, path, "");
+        self.when.iter().map(|check| check.path.as_str()).find(moved)
     }
 
     /// The members that the declared schema asks for at its top.
@@ -119,6 +143,44 @@ fn named(schema: &Value, above: &str, depth: usize, found: &mut BTreeSet<String>
     }
 }
 
+/// Whether one of the two paths is the other, or above it.
+fn meet(one: &str, other: &str) -> bool {
+    let above = |upper: &str, lower: &str| {
+        lower.strip_prefix(upper).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    above(one, other) || above(other, one)
+}
+
+/// Collects the inputs that a template of a body is made of.
+fn inputs(body: &Value, found: &mut BTreeSet<String>) {
+    match body {
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        Value::String(text) => {
+            let template = Template::parse(text).ok();
+            found.extend(template.iter().flat_map(Template::inputs).map(str::to_owned));
+        }
+        Value::Array(items) => items.iter().for_each(|item| inputs(item, found)),
+        Value::Object(members) => members.values().for_each(|member| inputs(member, found)),
+    }
+}
+
+/// Whether a template of a body puts an input, or one that it is in, where its own path says. `above` is where `body` stands.
+fn stands(body: &Value, path: &str, above: &str) -> bool {
+    match body {
+        Value::String(text) => {
+            let template = Template::parse(text).ok();
+            let piece = template.as_ref().and_then(Template::only_piece);
+            matches!(piece, Some(Piece::Input(own)) if own == above)
+        }
+        Value::Object(members) => {
+            let (name, rest) = path.split_once('.').unwrap_or((path, ""));
+            let place = if above.is_empty() { name.to_owned() } else { format!("{above}.{name}") };
+            members.get(name).is_some_and(|member| stands(member, rest, &place))
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => false,
+    }
+}
+
 /// Collects the paths of the members of a template of a body.
 fn written(body: &Value, above: &str, depth: usize, found: &mut BTreeSet<String>) {
     let Some(depth) = depth.checked_sub(1) else { return };
@@ -156,6 +218,16 @@ mod tests {
         let mut found = BTreeSet::new();
         named(&schema, "", SCHEMA_DEPTH, &mut found);
         assert_eq!(found.into_iter().collect::<Vec<_>>(), ["a", "b", "b.c", "b.d", "e", "f", "f.*.g"]);
+    }
+
+    #[test]
+    fn an_input_stands_where_its_own_name_puts_it() {
+        let body = json!({"kind": "{{input.kind}}", "to": {"who": "{{input.to.who}}", "note": "{{input.note}}"}, "card": "{{input.card}}"});
+        for (path, there) in
+            [("kind", true), ("to.who", true), ("card.number", true), ("note", false), ("to.note", false)]
+        {
+            assert_eq!(stands(&body, path, ""), there, "{path}");
+        }
     }
 
     #[test]

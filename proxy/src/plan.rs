@@ -51,7 +51,9 @@ pub async fn plan(
     match asking.listener {
         Listener::Proxy => {
             fits::proxied(snapshot, action, asking)?;
-            adapter.fits(&asking.for_adapter(), &action.judged_paths())?;
+            let judged = action.judged_where_declared();
+            let judged: Vec<_> = judged.iter().map(String::as_str).collect();
+            adapter.fits(&asking.for_adapter(), &judged)?;
         }
         // Judged as it was given, before a request was made of it.
         Listener::Api => {}

@@ -182,3 +182,38 @@ fn names_of_a_form_that_servers_mangle_are_refused() {
     }
     assert_eq!(provider.record().writes().len(), 1);
 }
+
+/// Under a schema nothing may stand where a declared body or field puts an input, but what the input says.
+#[test]
+fn p10_a_schema_reads_what_a_declared_body_makes_of_it() {
+    let provider = Provider::tls(&[DESK]);
+    let actions = r##"
+[actions.pay]
+method = "POST"
+url = "https://tickets.test/pay"
+body = { cents = "{{input.amount}}", to = "{{input.to}}" }
+input_schema = { "$ref" = "#/$defs/pay", "$defs" = { pay = { properties = { amount = { type = "integer", maximum = 5000 } } } } }
+[actions.field]
+method = "POST"
+url = "https://tickets.test/field"
+headers = { "X-Amount" = "{{input.amount}}" }
+input_schema = { properties = { amount = { type = "integer", maximum = 5000 } } }
+"##;
+    let home = Home::new(&crate::shop::desk_conf(provider.addr()).with(actions));
+    let sidecar = home.serve();
+    for ask in [
+        Ask::json("/pay", r#"{"amount":5,"cents":90000,"to":"bob"}"#),
+        Ask::json("/pay", r#"{"cents":90000,"to":"bob"}"#),
+        Ask::json("/field", r#"{"x":1}"#).field("X-Amount", "90000"),
+        Ask::json("/field", r#"{"x":1}"#).field("X_Amount", "90000"),
+    ] {
+        sidecar.billing().ask(DESK, &ask).assert_refused(400, "oncegate_invalid_input");
+    }
+    assert!(provider.record().requests().is_empty());
+    for ask in [
+        Ask::json("/pay", r#"{"amount":5,"cents":5,"to":"bob"}"#),
+        Ask::json("/field", r#"{"amount":5}"#).field("X-Amount", "90000"),
+    ] {
+        assert_eq!(sidecar.billing().ask(DESK, &ask).outcome(), "succeeded");
+    }
+}

@@ -14,14 +14,20 @@ use crate::plan::Request;
 pub(super) const CONTENT_TYPE: &str = "content-type";
 
 /// A proxied body goes as it came. What the action is judged by (`judged`, dotted input paths) must stand there where the
-/// declared body puts it, since that is where the provider reads it; and what the declared body pins may be left out, but not
-/// be said otherwise: what holds a constant is of the same kind there, and a list of the same length. Everything else goes as
-/// it came, also under other names.
+/// declared body puts it, since that is where the provider reads it, and nothing may stand there that the input does not say;
+/// what the declared body pins may be left out, but not be said otherwise: what holds a constant is of the same kind there, and
+/// a list of the same length. Everything else goes as it came, also under other names. So it is with a declared field that an
+/// agent sends itself.
 ///
 /// # Errors
 /// `invalid_input`: a body of another type than the declared one, or one that says otherwise.
 pub(super) fn fits(declared: &Declared, request: &Request<'_>, judged: &[&str]) -> Result<(), Refusal> {
     let scope = Scope::of_input(request.input);
+    if let Some(name) = field_of_its_own(declared, request, judged) {
+        return Err(invalid(format!(
+            "The header {name} is made of an input that judges, and which is not there"
+        )));
+    }
     if let Some((_, template)) = declared.headers.iter().find(|(name, _)| name == CONTENT_TYPE)
         && is_set_by(template)
         && !request.body.is_empty()
@@ -54,6 +60,15 @@ pub(super) fn fits(declared: &Declared, request: &Request<'_>, judged: &[&str]) 
     } else {
         Err(invalid("The body says something else than the one that the action declares for this input"))
     }
+}
+
+/// A declared field that an agent sends, where the input that it is to be made of judges and is not there.
+fn field_of_its_own<'a>(declared: &'a Declared, request: &Request<'_>, judged: &[&str]) -> Option<&'a str> {
+    let unsaid = |path: &&str| is_judged(path, judged) && json::get(request.input, path).is_none();
+    let made = declared.headers.iter().filter(|(_, template)| template.inputs().iter().any(unsaid));
+    let alike = |there: &str, name: &str| there.replace('_', "-") == name.replace('_', "-");
+    let sent = |name: &str| request.headers.iter().any(|(there, _)| alike(there, name));
+    made.map(|(name, _)| name.as_str()).find(|name| sent(name) && declared.key_header() != Some(name))
 }
 
 /// Whether a header's template is set by the adapter: those with a secret are placed where the secret may go.
@@ -112,8 +127,8 @@ impl Said<'_> {
         }
     }
 
-    /// One text. It has to be there if a judged member that the body says stands in it. One that names the effect goes as it
-    /// came: [`own_marks`](crate::own_marks) looks at what an agent may not say there.
+    /// One text. Where a judged member stands in it, it has to be there if its input is, and not if its input is not. One that
+    /// names the effect goes as it came: [`own_marks`](crate::own_marks) looks at what an agent may not say there.
     fn by_text(&self, text: &str, came: Option<&Value>) -> bool {
         let Ok(template) = Template::parse(text) else { return false };
         if names_effect(&template) {
@@ -124,7 +139,7 @@ impl Said<'_> {
             return came.is_none_or(|came| came.as_str() == Some(text));
         }
         let is_there = |path: &str| json::get(self.scope.input, path).is_some();
-        if !inputs.iter().any(|path| is_judged(path, self.judged) && is_there(path)) {
+        if !inputs.iter().any(|path| is_judged(path, self.judged)) {
             return true;
         }
         if came.is_none() && inputs.iter().all(|path| self.taken.contains(path)) {
@@ -219,8 +234,9 @@ mod tests {
             (JSON, r#"{"cents":5,"currency":"usd","n":1,"amount":5}"#, true),
             (JSON, r#"{"cents":5.0,"currency":"usd","n":1.0,"amount":5,"more":true}"#, true),
             (FORM, "cents=5&currency=usd&n=1&amount=5", true),
-            // As the provider's own library sends it: nothing of the input is judged then.
-            (JSON, r#"{"cents":5,"currency":"usd","note":"x"}"#, true),
+            // As the provider's own library sends it: what judges would not see it.
+            (JSON, r#"{"cents":5,"currency":"usd","note":"x"}"#, false),
+            (JSON, r#"{"currency":"usd","note":"x"}"#, true),
             (JSON, r#"{"cents":5,"amount":5,"note":"x","memo":"y"}"#, true),
             (JSON, "", true),
             (JSON, r#"{"cents":9000,"currency":"usd","n":1,"amount":5}"#, false),
@@ -310,6 +326,30 @@ mod tests {
             (JSON, r#"{"tags":"a","more":[],"marks":null}"#),
         ] {
             assert!(is_taken(&grant(), content_type, bytes), "{bytes}");
+        }
+    }
+
+    #[test]
+    fn a_field_that_a_judged_input_makes_is_no_agents_to_send() {
+        let made = Declared {
+            headers: vec![("x-amount".into(), Template::parse("{{input.amount}}").unwrap())],
+            ..pay(None, "")
+        };
+        for (body, field, taken) in [
+            (r#"{"amount":5}"#, Some("x-amount"), true),
+            (r#"{"amount":5}"#, None, true),
+            ("{}", None, true),
+            ("{}", Some("x-other"), true),
+            ("{}", Some("x-amount"), false),
+            ("{}", Some("x_amount"), false),
+        ] {
+            let (body_kind, input) = body::read(Some(JSON), body.as_bytes()).unwrap();
+            let headers: Vec<_> =
+                field.into_iter().map(|name| (name.to_owned(), "90000".to_owned())).collect();
+            let body = body.as_bytes();
+            let request =
+                Request { method: "POST", headers: &headers, query: &[], body_kind, body, input: &input };
+            assert_eq!(fits(&made, &request, &["amount"]).is_ok(), taken, "{field:?}");
         }
     }
 

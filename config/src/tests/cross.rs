@@ -1,6 +1,6 @@
 //! Faults of actions, and what two sections say about each other.
 
-use super::{check, config};
+use super::{check, config, faults};
 
 /// One line of hosts and secrets before each case, so that lines count from 2.
 fn check_with_host(cases: &[(&str, &[&str])]) {
@@ -259,4 +259,24 @@ fn a_schema_that_needs_null_is_written_as_text() {
     let name = oncegate_policy::action::ActionName::parse("x").unwrap();
     let schema = config.actions[&name].input_schema.clone().unwrap();
     assert_eq!(schema.to_string(), r#"{"properties":{"a":{"enum":[1,null]}}}"#);
+}
+
+#[test]
+fn p10_what_when_asks_for_is_not_moved_by_the_body() {
+    let moved = |body: &str| {
+        faults(&format!(
+            "[hosts.\"a.example\"]\n[actions.pay]\nmethod = \"POST\"\nurl = \"https://a.example/pay\"\n\
+             when = [{{ path = \"input.kind\", equals = \"x\" }}]\nbody = {body}\n"
+        ))
+    };
+    let elsewhere = "t.toml:6:1: `when` asks for `input.kind`, which `body` puts elsewhere, where the provider reads it: call the input what the \
+                     body calls it";
+    for body in ["{ type = \"{{input.kind}}\" }", "{ type = \"of {{input.kind}}\" }", "[\"{{input.kind}}\"]"]
+    {
+        let said = moved(body);
+        assert!(said.iter().any(|fault| fault == elsewhere), "{body}: {said:?}");
+    }
+    for body in ["{ kind = \"{{input.kind}}\", note = \"of {{input.kind}}\" }", "{ kind = \"x\" }"] {
+        assert!(moved(body).is_empty(), "{body}");
+    }
 }

@@ -182,8 +182,10 @@ fn governed(snapshot: &Snapshot, host: &Host, head: Head, named: Named) -> Expla
     explained.add("action", "action", action.name.as_str());
     explained.add("input", "input", asking.input.clone());
     explained.credential(host, Some(action));
-    let fits = fits::proxied(snapshot, action, &asking)
-        .and_then(|()| adapter.fits(&asking.for_adapter(), &action.judged_paths()));
+    let judged = action.judged_where_declared();
+    let judged: Vec<_> = judged.iter().map(String::as_str).collect();
+    let fits =
+        fits::proxied(snapshot, action, &asking).and_then(|()| adapter.fits(&asking.for_adapter(), &judged));
     if let Err(refusal) = fits {
         return explained.but(refusal);
     }
