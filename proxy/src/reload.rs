@@ -20,6 +20,7 @@ use thiserror::Error;
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::task::JoinError;
 
+use crate::editions::Editing;
 use crate::load::{self, LoadError, Loaded, Text};
 use crate::state::{Sidecar, Snapshot, SnapshotError};
 use crate::strays::{self, Stray, Why};
@@ -230,17 +231,22 @@ impl<'a> Turn<'a> {
     /// As [`replace_managed`].
     pub async fn replace_managed(&mut self, edits: Vec<ManagedEdit>) -> Result<Reloaded, ReplaceError> {
         let prepared = self.prepare(edits).await?;
-        self.write_and_finish(prepared).await
+        let editing = self.sidecar.editions.editing().await;
+        self.write_and_finish(prepared, editing).await
     }
 
     /// Writes what was prepared, and takes it. If it cannot be taken, the files are put back.
     ///
     /// # Errors
     /// Why nothing was changed.
-    pub async fn write_and_finish(&mut self, prepared: Prepared) -> Result<Reloaded, ReplaceError> {
+    pub async fn write_and_finish(
+        &mut self,
+        prepared: Prepared,
+        editing: Editing<'_>,
+    ) -> Result<Reloaded, ReplaceError> {
         prepared.write().await?;
         let Prepared { ready, folder, before, .. } = prepared;
-        match self.swap(ready).await {
+        match self.swap(ready, editing).await {
             Ok(reloaded) => {
                 log(&reloaded);
                 Ok(reloaded)
@@ -283,7 +289,7 @@ impl<'a> Turn<'a> {
     /// Takes what was prepared, written and recorded. What is in the way of the rest of the configuration is logged: the
     /// files count, and are read again until they are taken.
     pub async fn finish(&mut self, prepared: Prepared) {
-        match self.swap(prepared.ready).await {
+        match self.swap_alone(prepared.ready).await {
             Ok(reloaded) => log(&reloaded),
             Err(error) => self.say(Err(&error)),
         }
@@ -297,19 +303,16 @@ impl<'a> Turn<'a> {
         tokio::task::spawn_blocking(ready).await?
     }
 
-    /// With nothing being admitted. The limits are the record's at once, and a request that came in before goes by the
-    /// definitions of before: under limits that were renamed or retired with its action it would be held by none. So what
-    /// was planned by an action that is another now, or gone, is not admitted.
     async fn swap_alone(&mut self, ready: Ready) -> Result<Reloaded, ReloadError> {
         let editing = self.sidecar.editions.editing().await;
-        let before = self.sidecar.snapshot();
-        let reloaded = self.swap(ready).await?;
-        let after = self.sidecar.snapshot();
-        editing.edited(differences::beside(&reloaded.differences, &before.config, &after.config));
-        Ok(reloaded)
+        self.swap(ready, editing).await
     }
 
-    async fn swap(&mut self, ready: Ready) -> Result<Reloaded, ReloadError> {
+    /// With nothing being admitted, whoever brings it: an edit through the API takes what else stands in the files with it. The
+    /// limits are the record's at once, and a request that came in before goes by the definitions of before: under limits that
+    /// were renamed or retired with its action it would be held by none. So what was planned by an action that is another now,
+    /// or gone, is not admitted.
+    async fn swap(&mut self, ready: Ready, editing: Editing<'_>) -> Result<Reloaded, ReloadError> {
         let Ready { loaded, snapshot, next_start } = ready;
         let running = self.sidecar.snapshot();
         let now = self.sidecar.clock.now();
@@ -328,6 +331,7 @@ impl<'a> Turn<'a> {
         // First the record: a limit that is declared counts before anything is let through under it.
         let limits = self.sidecar.store.sync_limits(loaded.config.limits.clone(), now).await?;
         self.sidecar.replace_snapshot(snapshot);
+        editing.edited(differences::beside(&differences, &running.config, &loaded.config));
         reconciler::look_for_more(self.sidecar).await;
         let known = std::mem::replace(&mut self.last.warnings, loaded.warnings.clone());
         let news = |warning: &Fault| !known.iter().any(|known| known.message == warning.message);

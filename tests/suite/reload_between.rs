@@ -1,8 +1,16 @@
 //! What came in before a reload and is admitted after it: never under the limits of neither.
 
-use oncegate_tests::{agent::Ask, conf::Conf, gate::Gate, provider::Provider, script::Reply, sidecar::Home};
+use oncegate_tests::{
+    agent::{Ask, Tunnel},
+    conf::Conf,
+    gate::Gate,
+    provider::Provider,
+    script::Reply,
+    sidecar::{Home, Sidecar},
+};
 
 use crate::{
+    law::call,
     reload::{TAKEN, save, wait_log},
     shop::{DESK, Shop},
 };
@@ -41,33 +49,68 @@ fn p5_what_was_planned_before_a_reload_passes_no_limit_after_it() {
     }
 }
 
+/// One charge of 900 dollars, whose last bytes are still to come.
+fn held(sidecar: &Sidecar) -> (Tunnel, Vec<u8>) {
+    let ask = Ask::json("/v1/pay", r#"{"amount":90000}"#);
+    let mut tunnel = sidecar.billing().tunnel(DESK);
+    tunnel.ask(&ask).assert_refused(403, "oncegate_limit_exceeded");
+    let mut bytes = ask.bytes(DESK);
+    let rest = bytes.split_off(bytes.len() - 3);
+    tunnel.send(&bytes).unwrap();
+    (tunnel, rest)
+}
+
+/// An action, and a limit of 50 for it alone.
+fn pay(name: &str, server: &str, currency: &str) -> String {
+    format!(
+        "[actions.{name}]\nmethod = \"POST\"\nurl = \"https://{server}/v1/pay\"\nimpact = {{ dimension = \"money\", currency = \"{currency}\", amount = \"input.amount\" }}\n[limits.of-{name}]\ndimension = \"money\"\ncurrency = \"{currency}\"\nperiod = \"day\"\namount = 5000\naction = \"{name}\""
+    )
+}
+
 /// An action moves to another server, or another port: what came for where it was is held by no limit of either place.
 #[test]
 fn p5_what_came_before_an_action_moved_passes_no_limit_after_it() {
     const ELSEWHERE: &str = "eu.tickets.test";
-    const BODY: &str = r#"{"amount":90000}"#;
     let provider = Provider::tls(&[DESK, ELSEWHERE]);
     let conf = |server: &str, currency: &str| {
-        let pay = format!(
-            "[actions.pay]\nmethod = \"POST\"\nurl = \"https://{server}/v1/pay\"\nimpact = {{ dimension = \"money\", currency = \"{currency}\", amount = \"input.amount\" }}\n[limits.paid]\ndimension = \"money\"\ncurrency = \"{currency}\"\nperiod = \"day\"\namount = 5000\naction = \"pay\""
-        );
-        let hosts = [DESK, ELSEWHERE, "tickets.test:8443"];
-        hosts.iter().fold(Conf::default(), |conf, host| conf.host(host, provider.addr())).with(&pay).text()
+        let hosts = [DESK, ELSEWHERE, "tickets.test:8443"].iter();
+        let hosts = hosts.fold(Conf::default(), |conf, host| conf.host(host, provider.addr()));
+        hosts.with(&pay("pay", server, currency))
     };
     for moved_to in [ELSEWHERE, "tickets.test:8443"] {
-        let home = Home::new(&Conf::default());
-        save(&home, &conf(DESK, "usd"));
+        let home = Home::new(&conf(DESK, "usd"));
         let sidecar = home.serve();
-        let mut tunnel = sidecar.billing().tunnel(DESK);
-        let ask = Ask::json("/v1/pay", BODY);
-        tunnel.ask(&ask).assert_refused(403, "oncegate_limit_exceeded");
-        let bytes = ask.bytes(DESK);
-        let (first, rest) = bytes.split_at(bytes.len() - 3);
-        tunnel.send(first).unwrap();
-        save(&home, &conf(moved_to, "eur"));
+        let (mut tunnel, rest) = held(&sidecar);
+        save(&home, &conf(moved_to, "eur").text());
         wait_log(&sidecar, TAKEN, 1);
-        tunnel.send(rest).unwrap();
+        tunnel.send(&rest).unwrap();
         tunnel.answer().unwrap().assert_refused(403, "oncegate_undeclared");
         assert!(provider.record().writes().is_empty(), "{moved_to}");
+    }
+}
+
+/// An edit through the API takes what else stands in the files with it, before their watcher does.
+#[test]
+fn p5_what_an_edit_through_the_api_takes_along_is_a_reload() {
+    const LIMIT: &str = r#"{"name":"mine","dimension":"resource_mutations","period":"day","amount":5}"#;
+    const SECRET: &str = r#"{"value":"v","allowedHosts":["tickets.test"]}"#;
+    const ACTION: &str = r#"{"name":"other","method":"POST","url":"https://other.test/x"}"#;
+    let provider = Provider::tls(&[DESK]);
+    let conf = |name: &str| {
+        let hosts = Conf::default().host(DESK, provider.addr()).host("other.test", provider.addr());
+        hosts.with(&pay(name, DESK, "usd"))
+    };
+    for (method, path, body) in
+        [("POST", "/impact-limits", LIMIT), ("PUT", "/secrets/NEW", SECRET), ("POST", "/actions", ACTION)]
+    {
+        let home = Home::new(&conf("pay"));
+        let sidecar = home.serve();
+        let (mut tunnel, rest) = held(&sidecar);
+        save(&home, &conf("pay-eu").text());
+        let edited = call(&sidecar, "ops", method, path, body);
+        assert!([200, 201].contains(&edited.status), "{path}: {edited:?}");
+        tunnel.send(&rest).unwrap();
+        tunnel.answer().unwrap().assert_refused(403, "oncegate_undeclared");
+        assert!(provider.record().writes().is_empty(), "{path}");
     }
 }

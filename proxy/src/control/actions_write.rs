@@ -64,8 +64,7 @@ pub(crate) async fn create(
     }
     let editing = sidecar.editions.editing().await;
     edit.defined.set(name.as_str(), entry);
-    let warnings = edit.take(&asker, &[&name]).await?;
-    editing.edited(edit.neighbours(&[&name]));
+    let warnings = edit.take(&asker, &[&name], editing).await?;
     tracing::info!(caller.name = %asker.name, action = %name, "an action was defined");
     Ok(created(with_warnings(edit.shown(&name)?, warnings)))
 }
@@ -100,8 +99,7 @@ pub(crate) async fn change(
         none_of(&sidecar, &name, &asker, "how they are judged").await?;
     }
     edit.defined.set(name.as_str(), entry);
-    let warnings = edit.take(&asker, &[&name]).await?;
-    editing.edited(edit.neighbours(&[&name]));
+    let warnings = edit.take(&asker, &[&name], editing).await?;
     tracing::info!(caller.name = %asker.name, action = %name, "an action was changed");
     Ok(one(with_warnings(edit.shown(&name)?, warnings)))
 }
@@ -118,8 +116,7 @@ pub(crate) async fn remove(
     let editing = sidecar.editions.editing().await;
     none(&sidecar, &name, "removed").await?;
     edit.defined.remove(name.as_str());
-    edit.take(&asker, &[]).await?;
-    editing.edited([name.clone()]);
+    edit.take(&asker, &[], editing).await?;
     tracing::info!(caller.name = %asker.name, action = %name, "an action was removed");
     Ok(one(json!({ "deleted": true, "id": actions::id(&name), "name": name.as_str() })))
 }

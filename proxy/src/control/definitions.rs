@@ -16,10 +16,11 @@ use crate::definition::Problem;
 use crate::definition::faults::Places;
 use crate::definition::file::{DEFINITIONS_MAX, Defined, FILE};
 use crate::definition::versions::{Said, Version, Versions};
+use crate::editions::Editing;
+use crate::load;
 use crate::reload::{ManagedEdit, Prepared, ReplaceError, Turn};
 use crate::state::Sidecar;
 use crate::taken_over::{self, TakenOver};
-use crate::{adapting, load};
 
 /// What stands under a name.
 pub(super) enum Standing<'a> {
@@ -102,6 +103,7 @@ impl<'a> Edit<'a> {
         &mut self,
         asker: &Asker,
         changed: &[&ActionName],
+        editing: Editing<'_>,
     ) -> Result<Vec<(String, String)>, ApiError> {
         let prepared = self.turn.prepare(self.edits()?).await.map_err(|error| self.refused(error))?;
         if let Some(one) = self.taken_over(&prepared).await?.first() {
@@ -109,21 +111,12 @@ impl<'a> Edit<'a> {
         }
         // What somebody has written past the API gets its version before it is gone.
         self.write_versions(self.recorded(&self.before, changed)?, None).await?;
-        let reloaded = self.turn.write_and_finish(prepared).await?;
+        let reloaded = self.turn.write_and_finish(prepared, editing).await?;
         self.record(asker, changed).await?;
         let places = Places::of(&self.text()?);
         let ours = reloaded.warnings.iter().filter(|warning| is_ours(&warning.file));
         let said = ours.filter_map(|warning| places.problem(warning));
         Ok(said.map(|(action, problem)| (action.to_owned(), problem.message)).collect())
-    }
-
-    /// These actions and all that go to the same servers: whose requests they may take, or have taken.
-    pub(super) fn neighbours(&self, names: &[&ActionName]) -> Vec<ActionName> {
-        let actions = &self.sidecar.snapshot().config.actions;
-        let servers: Vec<_> =
-            names.iter().filter_map(|name| Some(adapting::authority(actions.get(*name)?))).collect();
-        let beside = actions.values().filter(|action| servers.contains(&adapting::authority(action)));
-        beside.map(|action| &action.name).chain(names.iter().copied()).cloned().collect()
     }
 
     /// Records the versions of actions as they are in force.

@@ -43,8 +43,7 @@ pub(crate) async fn import(
     if !dry_run && !taken.candidates.is_empty() {
         let names: Vec<&ActionName> = taken.candidates.keys().collect();
         let editing = sidecar.editions.editing().await;
-        let warnings = edit.take(&asker, &names).await?;
-        editing.edited(edit.neighbours(&names));
+        let warnings = edit.take(&asker, &names, editing).await?;
         tracing::info!(caller.name = %asker.name, actions = names.len(), "actions were imported");
         taken.warn(warnings);
     }

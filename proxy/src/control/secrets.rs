@@ -71,11 +71,10 @@ pub(crate) async fn put(
     let fresh = snapshot.vault.times(&name).is_none();
     // First the value: what is declared and has none would refuse requests that the old one served.
     keep(&snapshot, &name, put.value, sidecar.clock.now()).await?;
-    drop(editing);
     // What was minted with the one before ends here.
     sidecar.tokens.forget(&name);
     if let Some(prepared) = prepared {
-        turn.write_and_finish(prepared).await?;
+        turn.write_and_finish(prepared, editing).await?;
     }
     tracing::info!(caller.name = %asker.name, secret = name, "a secret was put");
     let snapshot = sidecar.snapshot();
