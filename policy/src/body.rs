@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::fingerprint::digest_hex;
 use crate::form;
-use crate::json::{BodyFault, excerpt, strict};
+use crate::json::{BodyFault, excerpt, lookalike, strict};
 use crate::other_method::is_asked_by;
 
 /// How a body was read.
@@ -181,14 +181,33 @@ fn members(value: Value) -> Map<String, Value> {
 /// `Content-Disposition` of a part counts.
 #[must_use]
 pub fn asks_for_another_method(content_type: Option<&str>, bytes: &[u8], members: &Value) -> bool {
-    let essence = content_type.unwrap_or_default().trim_start().as_bytes();
-    let multipart = essence.get(..10).is_some_and(|start| start.eq_ignore_ascii_case(b"multipart/"));
     let member = members.as_object().is_some_and(|members| members.keys().any(|name| is_asked_by(name)));
-    member || (multipart && has_part_that_asks(bytes))
+    member || has_part(content_type, bytes, is_asked_by)
 }
 
-/// Whether a field that names a part holds the name of such a parameter.
-fn has_part_that_asks(bytes: &[u8]) -> bool {
+/// Whether a name, of a cookie or of a member, is bound to a parameter by some server, in one spelling or another.
+#[must_use]
+pub fn binds(name: &str, parameter: &str) -> bool {
+    let name = name.split('[').next().unwrap_or_default();
+    name == parameter || lookalike(&json!({ name: null }), parameter).is_some()
+}
+
+/// Whether a body says a parameter of this name, as a server could bind it: as a parameter of a form, a member of JSON, or a
+/// part of a multipart body.
+#[must_use]
+pub fn says(content_type: Option<&str>, bytes: &[u8], members: &Value, parameter: &str) -> bool {
+    let bound = |name: &str| binds(name, parameter);
+    let member = members.as_object().is_some_and(|members| members.keys().any(|name| bound(name)));
+    member || has_part(content_type, bytes, bound)
+}
+
+/// Whether a field that names a part of a multipart body holds such a name.
+fn has_part(content_type: Option<&str>, bytes: &[u8], is_one: impl Fn(&str) -> bool) -> bool {
+    let essence = content_type.unwrap_or_default().trim_start().as_bytes();
+    if !essence.get(..10).is_some_and(|start| start.eq_ignore_ascii_case(b"multipart/")) {
+        return false;
+    }
+
     const FIELD: &[u8] = b"content-disposition";
     let mut in_field = false;
     for line in bytes.split(|byte| matches!(byte, b'\r' | b'\n')).filter(|line| !line.is_empty()) {
@@ -196,7 +215,7 @@ fn has_part_that_asks(bytes: &[u8]) -> bool {
         let named = begins.get(..FIELD.len()).is_some_and(|start| start.eq_ignore_ascii_case(FIELD));
         // A line that begins with white space goes on with the field before it.
         in_field = named || (in_field && begins.len() < line.len());
-        if in_field && has_word_that_asks(line) {
+        if in_field && has_word(line, &is_one) {
             return true;
         }
     }
@@ -204,11 +223,11 @@ fn has_part_that_asks(bytes: &[u8]) -> bool {
 }
 
 /// Whether such a name stands in a field's line by itself, quoted or not, escaped or not.
-fn has_word_that_asks(line: &[u8]) -> bool {
+fn has_word(line: &[u8], is_one: impl Fn(&str) -> bool) -> bool {
     let unescaped: Vec<u8> = line.iter().copied().filter(|byte| *byte != b'\\').collect();
     let separates = |byte: &u8| byte.is_ascii_whitespace() || b";,:\"'=?".contains(byte);
     let decoded = |word| percent_encoding::percent_decode(word).decode_utf8_lossy();
-    unescaped.split(separates).any(|word| is_asked_by(&decoded(word)))
+    unescaped.split(separates).any(|word| is_one(&decoded(word)))
 }
 
 fn opaque(bytes: &[u8]) -> Value {

@@ -215,6 +215,20 @@ impl Router {
         here.is_some_and(|governed| governed.reads.iter().any(|url| url.claims(scheme, path)))
     }
 
+    /// The parameters of the query by whose value the governed actions of that method at this path are told from others.
+    #[must_use]
+    pub fn told_by(
+        &self,
+        method: &str,
+        scheme: Scheme,
+        authority: &Authority,
+        path: &CanonicalPath,
+    ) -> Vec<&str> {
+        let places = self.governed.get(authority).and_then(|governed| governed.places.get(method));
+        let here = places.into_iter().flatten().filter(|url| url.claims(scheme, path));
+        here.flat_map(UrlTemplate::pinned_parameters).collect()
+    }
+
     /// Whether this is the URL of a governed action of that method in another spelling, and no action that is as narrow is at
     /// this very path: to many servers the case of a path, a slash or a format at its end, spaces, and a parameter given twice
     /// make no difference. `candidates` are the actions at the URL to the letter; where there are none, a parameter that is

@@ -219,6 +219,12 @@ impl UrlTemplate {
         self.query.iter().map(|(name, _)| name.as_str())
     }
 
+    /// Those whose value is part of it.
+    pub fn pinned_parameters(&self) -> impl Iterator<Item = &str> {
+        let pinned = self.query.iter().filter(|(_, value)| matches!(value, QueryValue::Literal(_)));
+        pinned.map(|(name, _)| name.as_str())
+    }
+
     /// The dotted input paths that are taken from the query.
     pub fn query_inputs(&self) -> impl Iterator<Item = &str> {
         self.query.iter().filter_map(|(_, value)| match value {

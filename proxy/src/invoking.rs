@@ -74,8 +74,15 @@ pub fn asking(
     let (authority, scheme) = (adapting::authority(action), adapting::scheme(action));
     let candidates = snapshot.router.candidates(method.as_str(), scheme, &authority, &path, &query);
     let packed = receive::is_packed(&header_map);
-    let content =
-        Content { method: &method, content_type, packed, bytes: &body, kind: body_kind, members: &members };
+    let content = Content {
+        method: &method,
+        content_type,
+        packed,
+        bytes: &body,
+        kind: body_kind,
+        members: &members,
+        told_by: snapshot.router.told_by(method.as_str(), scheme, &authority, &path),
+    };
     let meant = meant::meant(snapshot, &candidates, &content)?;
     let read_back = match of_equals(action, meant.as_ref(), &candidates, &members) {
         Some(input) => Some(input),

@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use crate::asking::PROVIDER_KEY_BEGIN;
 use crate::meant::{self, Content};
+use crate::plan;
 use crate::receive::{self, Head, Via};
 use crate::state::Snapshot;
 
@@ -47,7 +48,7 @@ pub struct Named {
 pub enum ByUrl<'a> {
     /// No action: pass it on.
     Read,
-    /// One of these, told apart by the input.
+    /// One of these, told apart by the input; or none of them, where the body is read to know that.
     Actions(Vec<Candidate<'a>>),
 }
 
@@ -77,7 +78,17 @@ pub fn by_url<'a>(snapshot: &'a Snapshot, host: &Host, head: &Head) -> Result<By
     if respelled {
         return Err(not_exactly(head));
     }
-    undeclared(snapshot, host, head).map(|()| ByUrl::Read)
+    undeclared(snapshot, host, head)?;
+    // The body could say what the query does not.
+    match told_by(snapshot, head).is_empty() {
+        true => Ok(ByUrl::Read),
+        false => Ok(ByUrl::Actions(candidates)),
+    }
+}
+
+fn told_by<'a>(snapshot: &'a Snapshot, head: &Head) -> Vec<&'a str> {
+    let Via { scheme, authority, .. } = &*head.via;
+    snapshot.router.told_by(head.method.as_str(), *scheme, authority, &head.path)
 }
 
 /// Whether the host's own rules let an unclaimed request through. HEAD follows GET; OPTIONS is a read; TRACE,
@@ -127,12 +138,13 @@ fn not_exactly(head: &Head) -> Refusal {
     Refusal::new(Code::Undeclared, sentence)
 }
 
-/// The action whose body need not be read to tell: it is not governed, no `when` asks what is in the body, and the body
-/// is of a kind that is not read anyway. It may be of any length, and streams.
+/// The action whose body need not be read to tell: it is not governed, no `when` asks what is in the body, no parameter of the
+/// query tells it from a governed one, and the body is of a kind that is not read anyway. It may be of any length, and streams.
 #[must_use]
 pub fn streamed<'a>(snapshot: &'a Snapshot, head: &Head, candidates: &[Candidate<'_>]) -> Option<&'a Action> {
     let opaque = content_type(head).is_ok_and(|declared| declared.is_some_and(body::is_opaque));
-    let first = candidates.first().filter(|first| opaque && first.when.is_empty())?;
+    let told = opaque && told_by(snapshot, head).is_empty();
+    let first = candidates.first().filter(|first| told && first.when.is_empty())?;
     // What the URL says twice is refused as it is with a body that was read.
     body::merge(&first.captured.input, &first.captured.rest, Value::Object(serde_json::Map::new())).ok()?;
     let action = snapshot.config.actions.get(&ActionName::parse(first.action)?)?;
@@ -169,7 +181,15 @@ pub fn with_body(
         bytes: &body,
         kind: body_kind,
         members: &members,
+        told_by: told_by(snapshot, head),
     };
+    if !content.told_by.is_empty() {
+        let headers: Vec<_> = texts_of(&head.headers).collect();
+        let said = |cookie: String| content.told_by.iter().find(|name| body::binds(&cookie, name)).copied();
+        if let Some(name) = plan::cookie_names(&headers).find_map(said) {
+            return Err(meant::told_twice(name));
+        }
+    }
     let Some((action, input)) = meant::meant(snapshot, candidates, &content)? else {
         no_key_of_ours_in(snapshot, head, &content)?;
         return undeclared(snapshot, host, head)

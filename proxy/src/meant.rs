@@ -29,6 +29,10 @@ pub struct Content<'a> {
     pub kind: BodyKind,
     /// Its members.
     pub members: &'a Value,
+    /// The parameters of the query by which the actions at its URL are told apart ([`Router::told_by`]).
+    ///
+    /// [`Router::told_by`]: oncegate_policy::router::Router::told_by
+    pub told_by: Vec<&'a str>,
 }
 
 /// A body's members, as the provider behind these candidates reads them.
@@ -78,7 +82,8 @@ fn action<'a>(snapshot: &'a Snapshot, candidate: &Candidate<'_>) -> Option<&'a A
 /// (`in_the_query`).
 ///
 /// # Errors
-/// `ambiguous`: a body that asks for another method, and where the first action that applies cannot be told.
+/// `ambiguous`: a body that asks for another method, or says what tells the actions in the query, and where the first action
+/// that applies cannot be told.
 pub fn meant<'a>(
     snapshot: &'a Snapshot,
     candidates: &[Candidate<'_>],
@@ -87,6 +92,10 @@ pub fn meant<'a>(
     if body::asks_for_another_method(content.content_type, content.bytes, content.members) {
         let sentence = "The body asks for another method than the request line. Nothing was sent.";
         return Err(Refusal::new(Code::Ambiguous, sentence));
+    }
+    let said = |name: &&&str| body::says(content.content_type, content.bytes, content.members, name);
+    if let Some(name) = content.told_by.iter().find(said) {
+        return Err(told_twice(name));
     }
     let shown = is_shown(content);
     let nothing = Value::Object(Map::new());
@@ -203,6 +212,16 @@ fn with_a_format<'a>(
     let last = candidate.url.last_input().filter(|_| [Method::POST, Method::PATCH].contains(method))?;
     let ends = ends_in_a_format(json::get(input, last)?.as_str()?);
     (ends && action.judged_paths().contains(&last)).then_some(last)
+}
+
+/// The refusal of what the query says and another part of the request too: PHP, Rack and CGI put the body, or a cookie, over it.
+#[must_use]
+pub fn told_twice(name: &str) -> Refusal {
+    let sentence = format!(
+        "The request is ambiguous: the parameter {name} of the query tells what it is, and stands elsewhere too, where some \
+         servers read it. Nothing was sent."
+    );
+    Refusal::new(Code::Ambiguous, sentence)
 }
 
 fn misplaced(name: &str) -> Refusal {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use oncegate_adapters::{Adapter, Plan, Planned, ReadBack};
 use oncegate_config::model::{Action, Credential, Host};
 use oncegate_policy::admission::{self, CallerKey};
+use oncegate_policy::body;
 use oncegate_policy::exchange::{Answer, Exchange};
 use oncegate_policy::fingerprint::Said;
 use oncegate_policy::identity;
@@ -106,17 +107,17 @@ fn in_a_cookie(action: &Action, headers: &[(String, String)]) -> Option<String> 
     let in_the_query: Vec<&str> = route.url.query_inputs().collect();
     let of_the_path = |path: &&str| route.url.inputs().contains(path) && !in_the_query.contains(path);
     let judged: Vec<&str> = action.judged_paths().into_iter().filter(|path| !of_the_path(path)).collect();
+    let first = |path: &&str| path.split('.').next().unwrap_or_default().to_owned();
+    let judged: Vec<_> = judged.iter().map(first).collect();
+    let is_judged = |name: &String| judged.iter().any(|path| body::binds(name, path));
+    cookie_names(headers).find(is_judged)
+}
+
+/// The names of an agent's cookies, decoded.
+pub(crate) fn cookie_names(headers: &[(String, String)]) -> impl Iterator<Item = String> {
     let cookies = headers.iter().filter(|(name, _)| name == "cookie").flat_map(|(_, value)| value.split(';'));
     let names = cookies.filter_map(|cookie| cookie.split(['=', '[']).next());
-    let decoded =
-        |name: &str| percent_encoding::percent_decode_str(name.trim()).decode_utf8_lossy().into_owned();
-    let is_judged = |name: &String| {
-        let base = name.split('[').next().unwrap_or_default();
-        let there = serde_json::json!({ base: null });
-        let first = |path: &&str| path.split('.').next().unwrap_or_default().to_owned();
-        judged.iter().map(first).any(|path| base == path || json::lookalike(&there, &path).is_some())
-    };
-    names.map(decoded).find(is_judged)
+    names.map(|name| percent_encoding::percent_decode_str(name.trim()).decode_utf8_lossy().into_owned())
 }
 
 /// A member that a server may take for one that is judged, by the schema and by the declared body as well: one that these

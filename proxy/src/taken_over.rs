@@ -94,8 +94,15 @@ pub(crate) fn served_by(snapshot: &Snapshot, request: &StoredRequest) -> Option<
     let (kind, members) = meant::read(snapshot, &candidates, content_type, &request.body).ok()?;
     let packed = receive::is_packed(&headers);
     let method = Method::from_bytes(request.method.as_bytes()).ok()?;
-    let content =
-        Content { method: &method, content_type, packed, bytes: &request.body, kind, members: &members };
+    let content = Content {
+        method: &method,
+        content_type,
+        packed,
+        bytes: &request.body,
+        kind,
+        members: &members,
+        told_by: snapshot.router.told_by(&request.method, scheme, &authority, &path),
+    };
     let (action, _) = meant::meant(snapshot, &candidates, &content).ok()??;
     action.enabled.then(|| action.name.clone())
 }

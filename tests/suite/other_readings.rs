@@ -183,6 +183,60 @@ fn names_of_a_form_that_servers_mangle_are_refused() {
     assert_eq!(provider.record().writes().len(), 1);
 }
 
+/// Actions at one path are told apart by a parameter of the query: the body, or a cookie, says another one.
+#[test]
+fn p10_what_the_query_tells_is_said_by_nothing_else() {
+    let provider = Provider::tls(&[DESK]);
+    let actions = r#"
+[actions.refund]
+method = "POST"
+url = "https://tickets.test/api?action=refund"
+[actions.list]
+method = "POST"
+url = "https://tickets.test/api?action=list"
+governed = false
+[actions.ping]
+method = "POST"
+url = "https://tickets.test/api?action=ping"
+"#;
+    let part = "--b\r\nContent-Disposition: form-data; name=\"action\"\r\n\r\nrefund\r\n--b--\r\n";
+    let (form, json) = ("application/x-www-form-urlencoded", "application/json");
+    for writes in ["deny", "allow"] {
+        let conf = crate::shop::desk_conf(provider.addr()).with(actions);
+        let host = format!("[hosts.\"{DESK}\"]\n");
+        let home = Home::new(&Conf {
+            rest: conf.rest.replace(&host, &format!("{host}writes = \"{writes}\"\n")),
+            ..conf
+        });
+        let sidecar = home.serve();
+        let of = |query: &str, content_type: &str, body: &str| {
+            Ask::new("POST", &format!("/api?action={query}"))
+                .field("Content-Type", content_type)
+                .body(body.to_owned())
+        };
+        let sent = provider.record().requests().len();
+        let queries: &[&str] = if writes == "allow" { &["list", "ping", "other"] } else { &["list", "ping"] };
+        for query in queries {
+            for ask in [
+                of(query, form, "action=refund&amount=50"),
+                of(query, form, "Action=refund"),
+                of(query, form, "action[]=refund"),
+                of(query, json, r#"{"action":"refund"}"#),
+                of(query, "multipart/form-data; boundary=b", part),
+                of(query, form, "x=1").field("Cookie", "s=1; action=refund"),
+            ] {
+                sidecar.billing().ask(DESK, &ask).assert_refused(403, "oncegate_ambiguous");
+            }
+        }
+        assert_eq!(provider.record().requests().len(), sent);
+        assert_eq!(sidecar.billing().ask(DESK, &of("list", form, "page=2")).status, 200);
+        assert_eq!(
+            sidecar.billing().ask(DESK, &of("refund", json, r#"{"amount":5}"#)).outcome(),
+            "succeeded"
+        );
+    }
+}
+
 /// Under a schema nothing may stand where a declared body or field puts an input, but what the input says.
 #[test]
 fn p10_a_schema_reads_what_a_declared_body_makes_of_it() {
