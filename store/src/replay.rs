@@ -222,7 +222,8 @@ fn record(
     };
     let remark = if settles.is_some() { "" } else { "; this says nothing of the first try" };
     let text = format!("replay: {}{remark}", seen.text());
-    let fact = Fact { kind: "replayed", author: Some("provider"), text: &text, detail: seen.detail_text() };
+    let fact =
+        Fact { kind: "replayed", author: Some(seen.author()), text: &text, detail: seen.detail_text() };
     let Some(end) = settles else {
         return tx.note_fact(effect, fact, now);
     };

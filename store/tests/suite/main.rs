@@ -26,6 +26,7 @@ mod partly;
 mod plain;
 mod prepared;
 mod previews;
+mod replays;
 mod rules;
 #[cfg(feature = "failpoints")]
 mod stops;
