@@ -27,6 +27,8 @@ pub enum NotSent {
     Credential(String),
     /// The HTTP client gave the whole request back: with hyper 1.12 the peer had read 0 bytes in every such case.
     HandedBack(String),
+    /// Whoever had the right to send it gave it up unused.
+    GivenUp(String),
 }
 
 impl NotSent {
@@ -40,6 +42,7 @@ impl NotSent {
             Self::Tls(_) => "tls",
             Self::Credential(_) => "credential",
             Self::HandedBack(_) => "handed_back",
+            Self::GivenUp(_) => "given_up",
         }
     }
 
@@ -52,7 +55,8 @@ impl NotSent {
             | Self::Connect(cause)
             | Self::Tls(cause)
             | Self::Credential(cause)
-            | Self::HandedBack(cause) => cause,
+            | Self::HandedBack(cause)
+            | Self::GivenUp(cause) => cause,
         }
     }
 }
@@ -117,6 +121,7 @@ mod tests {
             (NotSent::Tls, "tls"),
             (NotSent::Credential, "credential"),
             (NotSent::HandedBack, "handed_back"),
+            (NotSent::GivenUp, "given_up"),
         ] {
             let proof = proof("as the system said".into());
             assert_eq!((proof.step(), proof.cause()), (step, "as the system said"));

@@ -321,7 +321,8 @@ fn unreached(authority: &Authority, proof: &NotSent) -> Refusal {
         | NotSent::Connect(_)
         | NotSent::Tls(_)
         | NotSent::Credential(_)
-        | NotSent::HandedBack(_) => {
+        | NotSent::HandedBack(_)
+        | NotSent::GivenUp(_) => {
             let sentence = format!("The host {} was not reached ({step}). Nothing was sent.", authority.host);
             Refusal::new(Code::NotSent, sentence)
         }

@@ -27,6 +27,11 @@ pub(crate) fn dispatch_key(effect: i64) -> i64 {
     effect << BITS
 }
 
+/// Whether a key is that of a dispatch.
+pub(crate) fn is_dispatch(attempt: i64) -> bool {
+    attempt & NUMBER_MAX == 0
+}
+
 /// A dispatch's id is its effect's own, with another beginning: there cannot be two.
 pub(crate) fn dispatch_id(effect: &EffectId) -> AttemptId {
     AttemptId::from_ulid(effect.as_str().trim_start_matches(EffectId::PREFIX))

@@ -2,7 +2,8 @@
 //! that the outcome is recorded with. Neither can be copied, so one committed claim is at most one send.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use oncegate_policy::id::{EffectId, InvocationId};
 
@@ -25,7 +26,7 @@ pub struct Claim {
 }
 
 /// The right to send one effect's request again, once, under the provider's key.
-#[must_use = "a permit that is dropped leaves an open replay that the sweep will close"]
+#[must_use = "a permit that is dropped leaves an open replay that the sweep will close as never sent"]
 #[derive(Debug)]
 pub struct ReplayPermit {
     claimed: Claimed,
@@ -78,6 +79,7 @@ impl ReplayPermit {
 
     /// Gives the right up for the send that follows.
     pub fn spend(self) -> ReplayClaim {
+        self.claimed.held.spent();
         ReplayClaim { claimed: self.claimed }
     }
 }
@@ -162,7 +164,7 @@ pub(crate) struct Claimed {
     pub(crate) effect: EffectId,
     pub(crate) attempt: i64,
     pub(crate) remembered: Option<Box<Remembered>>,
-    _held: Held,
+    held: Held,
 }
 
 impl Claimed {
@@ -190,38 +192,51 @@ impl PlainClaimed {
 /// With whoever holds the claim; gone when that one is gone, however it ended.
 #[derive(Debug)]
 struct Held {
-    _alive: Arc<()>,
+    /// Whether a permit to replay was spent: from then on a byte may have left.
+    spent: Arc<AtomicBool>,
+}
+
+impl Held {
+    fn spent(&self) {
+        self.spent.store(true, Ordering::SeqCst);
+    }
 }
 
 /// Which open rows of this run somebody still holds. A claim whose holder panicked or was cancelled must not stay
 /// `dispatching` until the next start: the sweep asks here.
 #[derive(Debug, Default)]
 pub(crate) struct Living {
-    rows: Mutex<HashMap<i64, Weak<()>>>,
+    /// Each with one holder beside this one while somebody holds it.
+    rows: Mutex<HashMap<i64, Arc<AtomicBool>>>,
 }
 
 impl Living {
     /// Registers an attempt; called inside the transaction that inserts it, so that no sweep can come between.
     pub(crate) fn claim(&self, effect: EffectId, attempt: i64) -> Claimed {
-        Claimed { effect, attempt, remembered: None, _held: self.hold(attempt) }
+        Claimed { effect, attempt, remembered: None, held: self.hold(attempt) }
     }
 
     fn hold(&self, row: i64) -> Held {
-        let alive = Arc::new(());
-        self.rows().insert(row, Arc::downgrade(&alive));
-        Held { _alive: alive }
+        let spent = Arc::new(AtomicBool::new(false));
+        self.rows().insert(row, Arc::clone(&spent));
+        Held { spent }
     }
 
     /// Whether somebody still holds the row.
     pub(crate) fn holds(&self, row: i64) -> bool {
-        self.rows().get(&row).is_some_and(|alive| alive.strong_count() > 0)
+        self.rows().get(&row).is_some_and(is_held)
+    }
+
+    /// Whether a replay of this run was given up with its permit unspent: nothing of it has left.
+    pub(crate) fn gave_up_unspent(&self, row: i64) -> bool {
+        self.rows().get(&row).is_some_and(|spent| !is_held(spent) && !spent.load(Ordering::SeqCst))
     }
 
     /// The rows that were given out and that nobody holds any more, in order.
     pub(crate) fn abandoned(&self) -> Vec<i64> {
         let rows = self.rows();
         let mut abandoned: Vec<_> =
-            rows.iter().filter(|(_, alive)| alive.strong_count() == 0).map(|(row, _)| *row).collect();
+            rows.iter().filter(|(_, spent)| !is_held(spent)).map(|(row, _)| *row).collect();
         abandoned.sort_unstable();
         abandoned
     }
@@ -235,14 +250,18 @@ impl Living {
     /// may have been given to another one since, and that one is held.
     pub(crate) fn forget_abandoned(&self, row: i64) {
         let mut rows = self.rows();
-        if rows.get(&row).is_some_and(|alive| alive.strong_count() == 0) {
+        if rows.get(&row).is_some_and(|spent| !is_held(spent)) {
             rows.remove(&row);
         }
     }
 
-    fn rows(&self) -> MutexGuard<'_, HashMap<i64, Weak<()>>> {
+    fn rows(&self) -> MutexGuard<'_, HashMap<i64, Arc<AtomicBool>>> {
         self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn is_held(row: &Arc<AtomicBool>) -> bool {
+    Arc::strong_count(row) > 1
 }
 
 #[cfg(test)]

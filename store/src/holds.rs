@@ -229,12 +229,14 @@ fn consume(tx: &mut Tx<'_>, limit: i64, amount: i64, at: Timestamp) -> Result<()
     Ok(())
 }
 
-/// When the provider was last written to for this effect.
+/// When the provider was last written to for this effect. A replay that never left wrote nothing; of one without an end it
+/// is not known.
 fn last_write(connection: &Connection, effect: i64) -> Result<Option<Timestamp>, Fault> {
     let at: Option<i64> = connection
         .prepare_cached(
             "SELECT max(started_at) FROM attempt
-             WHERE key BETWEEN ?1 << 20 AND (?1 << 20) + 1048575 AND kind <> 'reconcile'",
+             WHERE key BETWEEN ?1 << 20 AND (?1 << 20) + 1048575 AND kind <> 'reconcile'
+                 AND seen IS NOT 'not_sent'",
         )?
         .query_row([effect], |row| row.get(0))?;
     Ok(at.map(Timestamp))

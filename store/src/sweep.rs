@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use oncegate_policy::classify::Verdict;
 use oncegate_policy::effect::Stage;
-use oncegate_policy::exchange::{Exchange, Loss, Phase};
+use oncegate_policy::exchange::{Exchange, Loss, NotSent, Phase};
 use oncegate_policy::id::EffectId;
 use oncegate_policy::time::Timestamp;
 use rusqlite::{Connection, OptionalExtension};
@@ -14,7 +14,7 @@ use crate::error::{Fault, StoreError};
 use crate::record::Seen;
 use crate::settle::Fact;
 use crate::writer::{Step, Tx};
-use crate::{Store, plain, row};
+use crate::{Store, attempt, plain, row};
 
 const SWEEP: Step =
     Step::new("sweep interrupted dispatches").failing_at("before_sweep_commit", "after_sweep_commit");
@@ -23,7 +23,7 @@ const SWEPT_MAX: usize = 500;
 
 impl Store {
     /// Calls unknown whatever says `dispatching` with no living owner, and closes attempts that nobody holds. A byte
-    /// may have left in each: none is sent again, and none is called failed. The same for invocations without an
+    /// may have left in each but a replay whose permit was not spent: none is sent again, and none is called failed. The same for invocations without an
     /// effect. Returns the effects that became unknown.
     ///
     /// All in few commits, and each in its own where that fails: one that cannot be ended stays as it is, is logged, and
@@ -144,10 +144,8 @@ fn abandoned(tx: &Tx<'_>, earlier: bool, count_max: usize) -> Result<Listed, Fau
 
 /// Ends one attempt. The effect, if it became unknown by it.
 fn end(tx: &mut Tx<'_>, abandoned: Abandoned, now: Timestamp) -> Result<Option<EffectId>, Fault> {
-    let Abandoned { attempt, ours } = abandoned;
-    let cause = if ours { "the task that sent it ended" } else { "the process that sent it ended" };
-    let loss = Loss { phase: Phase::Interrupted, cause: cause.to_owned(), status: None };
-    let seen = Seen::of(Verdict::Unknown, &Exchange::Lost(loss));
+    let attempt = abandoned.attempt;
+    let seen = last_seen(tx, abandoned);
     let Some(mut effect) = row::by_attempt(tx.connection, attempt)? else { return Ok(None) };
     tx.end_attempt(&effect, attempt, &seen, now)?;
     let text = seen.text();
@@ -159,6 +157,17 @@ fn end(tx: &mut Tx<'_>, abandoned: Abandoned, now: Timestamp) -> Result<Option<E
     }
     tx.note_fact(&effect, fact, now)?;
     Ok(None)
+}
+
+/// What is known of one that nobody will finish. Only of a replay is it known whether it was begun at all.
+fn last_seen(tx: &Tx<'_>, Abandoned { attempt, ours }: Abandoned) -> Seen {
+    let exchange = if ours && !attempt::is_dispatch(attempt) && tx.setting.living.gave_up_unspent(attempt) {
+        Exchange::NotSent(NotSent::GivenUp("the task that was to send it ended".to_owned()))
+    } else {
+        let cause = if ours { "the task that sent it ended" } else { "the process that sent it ended" };
+        Exchange::Lost(Loss { phase: Phase::Interrupted, cause: cause.to_owned(), status: None })
+    };
+    Seen::of(Verdict::Unknown, &exchange)
 }
 
 /// Replays without an end, and dispatches that became unknown while their socket was read, each with its run: a partial

@@ -64,6 +64,8 @@ pub(crate) struct Known {
     pub(crate) replays: u32,
     /// When the provider was last written to.
     pub(crate) written: Timestamp,
+    /// And when before the replay that was begun last.
+    pub(crate) written_before: Timestamp,
     pub(crate) waits_until: Timestamp,
 }
 

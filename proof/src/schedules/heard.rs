@@ -180,6 +180,7 @@ fn known(new: &NewEffect, is: Is, ghost: &Ghost, asked: &Asked) -> Known {
         sends: 0,
         replays: 0,
         written: asked.now,
+        written_before: asked.now,
         waits_until: asked.now.plus(DAY / 2),
     }
 }
@@ -226,7 +227,13 @@ fn replayed(ghost: &mut Ghost, asked: &Asked, heard: Heard) {
     match heard {
         Heard::Success => ghost.settle(id, "acknowledged", "unverified"),
         Heard::Refused => ghost.settle(id, "failed", "unverified"),
-        Heard::NotSent | Heard::Lost => {}
+        // Nothing was written, so what is found later counts on the day of the write before.
+        Heard::NotSent => with(ghost, asked, |known| {
+            if known.is == Is::Unknown {
+                known.written = known.written_before;
+            }
+        }),
+        Heard::Lost => {}
     }
 }
 
@@ -288,7 +295,7 @@ fn replay(play: &mut Play<'_>, asked: &Asked, by: By, replaying: Replaying) -> R
                     && !halted
                     && prepared.view.provider_key == known.provider_key;
                 known.replays += 1;
-                known.written = asked.now;
+                (known.written_before, known.written) = (known.written, asked.now);
             });
             play.holding[asked.who].replay = Some(permit.spend());
             match right {

@@ -2,10 +2,11 @@
 
 use oncegate_policy::impact::Dimension;
 use oncegate_policy::limit::Period;
+use oncegate_policy::reconcile::Looker;
 use oncegate_store::replay::Replaying;
 use oncegate_store::resolve::{Resolution, ResolvedAs};
 
-use crate::support::{DAY, HOUR, Memory, NOON, answered, caller, limit, seen, usd};
+use crate::support::{DAY, HOUR, Memory, NOON, answered, caller, limit, lost, matched, not_sent, seen, usd};
 
 /// It was written last on the next day: there it counts.
 #[tokio::test]
@@ -21,6 +22,36 @@ async fn a_replay_is_consumed_in_the_period_in_which_it_was_sent() {
     memory.store.record_replay(permit.spend(), seen(&answered(200)), tomorrow.plus(DAY)).await.unwrap();
     for (day, consumed) in [(NOON, 0), (tomorrow, 6_000), (tomorrow.plus(DAY), 0)] {
         assert_eq!(memory.used("cap", day).await.0, consumed);
+    }
+}
+
+/// Of a replay that never left nothing was written: not when there was no connection, and not when whoever was to send it
+/// had gone before. One that may have left counts.
+#[tokio::test]
+async fn p5_a_replay_that_never_left_moves_no_success_to_another_day() {
+    let memory = Memory::new();
+    memory.store.sync_limits(vec![limit("cap", Period::Day, 10_000)], NOON).await.unwrap();
+    let tomorrow = NOON.plus(DAY);
+    for (subject, ends, day) in
+        [("pi_1", Some(not_sent()), NOON), ("pi_2", None, NOON), ("pi_3", Some(lost()), tomorrow)]
+    {
+        let mut new = memory.refund(subject, 1_000);
+        new.replay_until = Some(tomorrow.plus(HOUR));
+        let unknown = memory.unknown(new, NOON).await;
+        let before = memory.used("cap", day).await.0;
+        let begun = memory.store.begin_replay(&unknown.id, &caller("ops"), tomorrow).await.unwrap();
+        let Replaying::Granted { permit, .. } = begun else { panic!("{begun:?}") };
+        match ends {
+            Some(exchange) => {
+                memory.store.record_replay(permit.spend(), seen(&exchange), tomorrow).await.unwrap();
+            }
+            None => {
+                drop(permit);
+                memory.store.sweep(tomorrow).await.unwrap();
+            }
+        }
+        memory.store.apply_finding(&unknown.id, matched(), Looker::Schedule, tomorrow).await.unwrap();
+        assert_eq!(memory.used("cap", day).await.0, before + 1_000, "{subject}");
     }
 }
 

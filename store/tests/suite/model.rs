@@ -99,6 +99,7 @@ impl History {
             amount,
             is,
             written: self.now,
+            written_before: self.now,
             waits_until: self.now.plus(DAY / 2),
         };
         let got = match self.memory().store.admit(new.clone(), self.now).await.unwrap() {
@@ -220,8 +221,11 @@ impl History {
             let view = self.memory().store.record_replay(claim, seen(&exchange), self.now).await.unwrap();
             assert_eq!(view, self.memory().view(&id).await);
             let known = self.reference.of(&id);
-            if known.is == Is::Unknown && !matches!(exchange, Exchange::NotSent(_)) {
-                known.is = is.unwrap_or(Is::Unknown);
+            if known.is == Is::Unknown {
+                match exchange {
+                    Exchange::NotSent(_) => known.written = known.written_before,
+                    Exchange::Answered(_) | Exchange::Lost(_) => known.is = is.unwrap_or(Is::Unknown),
+                }
             }
             return;
         }
@@ -231,8 +235,14 @@ impl History {
             self.memory().store.begin_replay(&id, &caller("ops"), self.now).await.unwrap()
         {
             assert!(!self.reference.halted);
+            if self.dice.roll(4) == 0 {
+                // It is given up before its first byte: as if it had never been asked for.
+                drop(permit);
+                return self.sweep().await;
+            }
             let now = self.now;
-            self.reference.of(&id).written = now;
+            let known = self.reference.of(&id);
+            (known.written_before, known.written) = (known.written, now);
             self.replays.push(permit.spend());
         }
     }

@@ -2,7 +2,7 @@
 
 use oncegate_policy::exchange::Exchange;
 use oncegate_store::replay::Replaying;
-use oncegate_store::view::EffectDetail;
+use oncegate_store::view::{AttemptKind, EffectDetail};
 
 use crate::support::{Memory, NOON, answered, caller, lost, not_sent, seen};
 
@@ -38,4 +38,15 @@ async fn p3_a_replay_without_an_answer_is_no_word_of_the_provider() {
         assert_eq!((fact.kind.as_str(), fact.author.as_deref()), ("replayed", Some(author)), "{}", fact.text);
         assert_eq!(fact.text, text);
     }
+}
+
+/// Whoever was to send it is gone, and had not begun: no answer can have been lost.
+#[tokio::test]
+async fn a_replay_that_nobody_began_to_send_is_said_to_be_unsent() {
+    let mut detail = replayed(None).await;
+    let attempt = detail.attempts.pop().unwrap();
+    assert_eq!((attempt.kind, attempt.seen.as_deref()), (AttemptKind::Replay, Some("not_sent")));
+    let fact = detail.evidence.pop().unwrap();
+    assert_eq!(fact.text, "never sent: given_up: the task that was to send it ended");
+    assert_eq!(detail.view.stage.outcome().word(), "unknown");
 }

@@ -53,6 +53,8 @@ pub(super) struct Known {
     pub(super) amount: i64,
     pub(super) is: Is,
     pub(super) written: Timestamp,
+    /// Before the replay that was begun last.
+    pub(super) written_before: Timestamp,
     pub(super) waits_until: Timestamp,
 }
 
