@@ -117,21 +117,10 @@ pub enum Replayed {
 pub async fn replay(sidecar: &Arc<Sidecar>, id: &EffectId, by: &CallerName) -> Result<Replayed, StoreError> {
     let snapshot = sidecar.snapshot();
     let kept = sidecar.store.prepared(id).await?;
-    let name = kept.as_ref().map(|kept| kept.view.action.clone());
-    let action = name.as_ref().and_then(|name| snapshot.action(name.as_str()));
-    let failures_kept = action.and_then(|(action, _)| adapting::failures_kept(action));
-    if kept.as_ref().is_some_and(|kept| is_forgotten(&kept.view, failures_kept)) {
-        return Ok(Replayed::Refused(ReplayRefusal::KeyNotKept));
-    }
-    if let (Some(kept), Some((_, adapter))) = (&kept, action)
-        && matches!(kept.view.stage, Stage::Reconciling { .. })
-        && !reads_its_key(adapter, kept)
-    {
-        return Ok(Replayed::Refused(ReplayRefusal::Unsupported));
-    }
-    let closes = kept.as_ref().zip(action).and_then(|(kept, (_, adapter))| closes_at(adapter, &kept.view));
-    if closes.is_some_and(|closes| closes <= sidecar.clock.now()) {
-        return Ok(Replayed::Refused(ReplayRefusal::WindowClosed));
+    // Before its credential is fetched, which takes its time: the claim judges the effect as it is then.
+    let unknown = kept.as_ref().filter(|kept| matches!(kept.view.stage, Stage::Reconciling { .. }));
+    if let Some(Err(refusal)) = unknown.map(|kept| is_relied_on(&snapshot, kept, sidecar.clock.now())) {
+        return Ok(Replayed::Refused(refusal));
     }
     // Armed before it is recorded, so that a missing secret costs nothing. An effect whose request is erased is
     // refused by `begin_replay`, which knows why.
@@ -145,18 +134,22 @@ pub async fn replay(sidecar: &Arc<Sidecar>, id: &EffectId, by: &CallerName) -> R
             }
         },
     };
-    let (permit, ready) = match (sidecar.store.begin_replay(id, by, sidecar.clock.now()).await?, ready) {
+    let now = sidecar.clock.now();
+    let (declared, is_armed) = (Arc::clone(&snapshot), ready.is_some());
+    let judge = move |prepared: &PreparedRequest| match is_armed {
+        true => is_relied_on(&declared, prepared, now),
+        // It was not there when it was read.
+        false => Err(ReplayRefusal::Unsupported),
+    };
+    let (permit, view, ready) = match (sidecar.store.begin_replay(id, by, judge, now).await?, ready) {
         (Replaying::Missing, _) => return Ok(Replayed::Missing),
         (Replaying::Refused(refusal, _), _) => return Ok(Replayed::Refused(refusal)),
-        // Answered only just now. The permit is dropped, and the sweep closes the replay.
-        (Replaying::Granted { prepared, .. }, _) if is_forgotten(&prepared.view, failures_kept) => {
-            return Ok(Replayed::Refused(ReplayRefusal::KeyNotKept));
-        }
-        (Replaying::Granted { permit, .. }, Some(ready)) => (permit, ready),
-        // Recorded without bytes to send: the permit is dropped, the sweep closes the replay.
+        (Replaying::Granted { permit, prepared }, Some(ready)) => (permit, prepared.view, ready),
+        // The judge has said no. The permit is dropped, and the sweep closes the replay as never sent.
         (Replaying::Granted { .. }, None) => return Ok(Replayed::Refused(ReplayRefusal::Unsupported)),
     };
     let (mut request, rules) = ready;
+    let closes = snapshot.action(view.action.as_str()).and_then(|(_, adapter)| closes_at(adapter, &view));
     let left = closes.map(|closes| closes.since(sidecar.clock.now()));
     request.bounds.begin_before = left.map(|left| Instant::now() + left);
     let sidecar = Arc::clone(sidecar);
@@ -167,10 +160,9 @@ pub async fn replay(sidecar: &Arc<Sidecar>, id: &EffectId, by: &CallerName) -> R
         let connecting = upstream::connect(&sidecar.pool, &request, CONNECT_TIMEOUT);
         let (claim, exchange) = upstream::resend(permit, &sidecar.pool, request, connecting);
         let exchange = exchange.await;
-        let action = name.as_ref().and_then(|name| snapshot.action(name.as_str()));
-        let kept = action.is_some_and(|(_, adapter)| match &exchange {
+        let kept = snapshot.action(view.action.as_str()).is_some_and(|(action, adapter)| match &exchange {
             Exchange::Answered(answer) => {
-                failures_kept == Some(true) && adapter.repeats_a_kept_failure(answer)
+                adapting::failures_kept(action) == Some(true) && adapter.repeats_a_kept_failure(answer)
             }
             Exchange::NotSent(_) | Exchange::Lost(_) => false,
         });
@@ -202,6 +194,22 @@ async fn record_replay(
     }
 }
 
+/// Whether the provider is still known to deduplicate on the key of an unknown effect, as the action says it now. Of one that
+/// is not declared any more nothing is known, and nothing can be sent.
+fn is_relied_on(snapshot: &Snapshot, kept: &PreparedRequest, now: Timestamp) -> Result<(), ReplayRefusal> {
+    let Some((action, adapter)) = snapshot.action(kept.view.action.as_str()) else { return Ok(()) };
+    if is_forgotten(&kept.view, adapting::failures_kept(action)) {
+        return Err(ReplayRefusal::KeyNotKept);
+    }
+    if !reads_its_key(adapter, kept) {
+        return Err(ReplayRefusal::Unsupported);
+    }
+    if closes_at(adapter, &kept.view).is_some_and(|closes| closes <= now) {
+        return Err(ReplayRefusal::WindowClosed);
+    }
+    Ok(())
+}
+
 /// Whether the provider deduplicates on the key that was sent, as the action says it now: it reads one there. What was
 /// declared when the effect was admitted may have turned out to be wrong.
 fn reads_its_key(adapter: &Adapter, kept: &PreparedRequest) -> bool {
@@ -219,7 +227,6 @@ fn reads_its_key(adapter: &Adapter, kept: &PreparedRequest) -> bool {
 /// When an unknown effect's key is not relied on any more, by what was declared when it was sent and by what is declared
 /// now: a window may have turned out to be shorter.
 fn closes_at(adapter: &Adapter, effect: &EffectView) -> Option<Timestamp> {
-    let Stage::Reconciling { .. } = effect.stage else { return None };
     let sent_at = effect.claimed_at?;
     let by_now = sent_at.plus(Duration::from_millis(adapter.key_window_ms()?));
     Some(replay::closes_at(sent_at, effect.replay_until?.min(by_now)))

@@ -97,7 +97,8 @@ enum Inside {
 }
 
 impl Store {
-    /// Records a replay and hands out the right to it.
+    /// Records a replay and hands out the right to it, unless `judge` says no. It is asked inside the transaction, about
+    /// the effect as it is claimed and what would be sent, because what is declared of the provider is not in the record.
     ///
     /// # Errors
     /// The record could not be written: nothing may be sent.
@@ -105,12 +106,13 @@ impl Store {
         &self,
         id: &EffectId,
         by: &CallerName,
+        judge: impl Fn(&PreparedRequest) -> Result<(), ReplayRefusal> + Send + 'static,
         now: Timestamp,
     ) -> Result<Replaying, StoreError> {
         let (id, by) = (id.clone(), by.clone());
         let verb = move |tx: &mut Tx<'_>| match row::by_id(tx.connection, &id)? {
             None => Ok(Inside::Other(Replaying::Missing)),
-            Some(effect) => begin(tx, effect, &by, now),
+            Some(effect) => begin(tx, effect, &by, &judge, now),
         };
         Ok(match self.inner.writer.write(REPLAY, usize::MAX, verb).await? {
             Inside::Granted { claimed, prepared } => {
@@ -147,11 +149,21 @@ impl Store {
     }
 }
 
-fn begin(tx: &mut Tx<'_>, effect: Effect, by: &CallerName, now: Timestamp) -> Result<Inside, Fault> {
+fn begin(
+    tx: &mut Tx<'_>,
+    effect: Effect,
+    by: &CallerName,
+    judge: &dyn Fn(&PreparedRequest) -> Result<(), ReplayRefusal>,
+    now: Timestamp,
+) -> Result<Inside, Fault> {
     if let Some(refusal) = refusal(tx, &effect, by, now)? {
         return Ok(Inside::Other(Replaying::Refused(refusal, effect.view)));
     }
     let (key, id) = (effect.key, effect.view.id.clone());
+    let prepared = prepared(tx.connection, effect)?.ok_or_else(|| Fault::Gone { effect: id.clone() })?;
+    if let Err(refusal) = judge(&prepared) {
+        return Ok(Inside::Other(Replaying::Refused(refusal, prepared.view)));
+    }
     // Crash window: the replay is recorded before its first byte. A crash in between leaves an open replay of an
     // unknown effect; the sweep closes it and the effect stays as unknown as it was.
     let Some(attempt) = tx.next_attempt(key, true)? else {
@@ -164,10 +176,12 @@ fn begin(tx: &mut Tx<'_>, effect: Effect, by: &CallerName, now: Timestamp) -> Re
              VALUES (?1, ?2, ?3, 'replay', ?4, ?5, ?6)",
         )?
         .execute(params![attempt, attempt_id.as_str(), key, by.as_str(), tx.setting.run, now.0])?;
+    let PreparedRequest { view, request, memory } = prepared;
+    let effect = Effect { key, view, room: None };
     let text = format!("replay under provider key {} begun by {by}", effect.view.provider_key);
     let fact = Fact { kind: "replay", author: Some(by.as_str()), text: &text, detail: json!({}).to_string() };
     tx.note_fact(&effect, fact, now)?;
-    let prepared = prepared(tx.connection, effect)?.ok_or_else(|| Fault::Gone { effect: id.clone() })?;
+    let prepared = PreparedRequest { view: effect.view, request, memory };
     Ok(Inside::Granted { claimed: tx.setting.living.claim(id, attempt), prepared })
 }
 

@@ -261,7 +261,7 @@ impl<'w> Play<'w> {
                 Ok(Said::Resolved(said.into()))
             }),
             Step::Replay(by) => Box::pin(async move {
-                let said = store.begin_replay(&id, &caller(by), now).await?;
+                let said = store.begin_replay(&id, &caller(by), |_| Ok(()), now).await?;
                 Ok(Said::Replaying(said.into()))
             }),
             Step::Claim => {

@@ -33,7 +33,7 @@ async fn looks_without_end_use_up_nothing_that_decides() {
     assert_eq!(memory.view(&unknown.id).await.looks, 1, "the schedule goes on");
 
     attempt_with_number(&memory, (1 << 20) - 1);
-    let replay = memory.store.begin_replay(&unknown.id, &caller("ops"), NOON).await;
+    let replay = memory.store.begin_replay(&unknown.id, &caller("ops"), |_| Ok(()), NOON).await;
     assert!(
         matches!(replay, Err(StoreError::Failed { fault: Fault::NoMoreAttempts { .. }, .. })),
         "{replay:?}"

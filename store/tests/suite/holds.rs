@@ -17,7 +17,7 @@ async fn a_replay_is_consumed_in_the_period_in_which_it_was_sent() {
     let mut new = memory.refund("pi_1", 6_000);
     new.replay_until = Some(tomorrow.plus(HOUR));
     let unknown = memory.unknown(new, NOON).await;
-    let begun = memory.store.begin_replay(&unknown.id, &caller("ops"), tomorrow).await.unwrap();
+    let begun = memory.store.begin_replay(&unknown.id, &caller("ops"), |_| Ok(()), tomorrow).await.unwrap();
     let Replaying::Granted { permit, .. } = begun else { panic!("{begun:?}") };
     memory.store.record_replay(permit.spend(), seen(&answered(200)), tomorrow.plus(DAY)).await.unwrap();
     for (day, consumed) in [(NOON, 0), (tomorrow, 6_000), (tomorrow.plus(DAY), 0)] {
@@ -39,7 +39,8 @@ async fn p5_a_replay_that_never_left_moves_no_success_to_another_day() {
         new.replay_until = Some(tomorrow.plus(HOUR));
         let unknown = memory.unknown(new, NOON).await;
         let before = memory.used("cap", day).await.0;
-        let begun = memory.store.begin_replay(&unknown.id, &caller("ops"), tomorrow).await.unwrap();
+        let begun =
+            memory.store.begin_replay(&unknown.id, &caller("ops"), |_| Ok(()), tomorrow).await.unwrap();
         let Replaying::Granted { permit, .. } = begun else { panic!("{begun:?}") };
         match ends {
             Some(exchange) => {

@@ -187,7 +187,7 @@ async fn replay(
     exchange: &oncegate_policy::exchange::Exchange,
 ) -> EffectView {
     let Replaying::Granted { permit, prepared } =
-        memory.store.begin_replay(&view.id, &caller("ops"), NOON).await.unwrap()
+        memory.store.begin_replay(&view.id, &caller("ops"), |_| Ok(()), NOON).await.unwrap()
     else {
         panic!("no replay")
     };
@@ -230,7 +230,7 @@ async fn who_may_replay_what_and_until_when() {
     let ops = caller("ops");
     let refused = async |view: &EffectView, by: &oncegate_policy::caller::CallerName, at| match memory
         .store
-        .begin_replay(&view.id, by, at)
+        .begin_replay(&view.id, by, |_| Ok(()), at)
         .await
         .unwrap()
     {
@@ -254,7 +254,8 @@ async fn who_may_replay_what_and_until_when() {
     assert_eq!(refused(&flying, &ops, NOON).await, ReplayRefusal::InFlight);
 
     // One at a time; a dropped one is closed by the sweep, and the effect is as unknown as before.
-    let Replaying::Granted { permit, .. } = memory.store.begin_replay(&unknown.id, &ops, NOON).await.unwrap()
+    let Replaying::Granted { permit, .. } =
+        memory.store.begin_replay(&unknown.id, &ops, |_| Ok(()), NOON).await.unwrap()
     else {
         panic!("no replay")
     };

@@ -232,7 +232,7 @@ impl History {
         let unknown = self.reference.ids(|is| is == Is::Unknown);
         let Some(id) = self.dice.pick(&unknown).cloned() else { return };
         if let Replaying::Granted { permit, .. } =
-            self.memory().store.begin_replay(&id, &caller("ops"), self.now).await.unwrap()
+            self.memory().store.begin_replay(&id, &caller("ops"), |_| Ok(()), self.now).await.unwrap()
         {
             assert!(!self.reference.halted);
             if self.dice.roll(4) == 0 {

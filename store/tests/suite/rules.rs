@@ -36,7 +36,7 @@ async fn three() -> Memory {
 async fn a_second_dispatch() {
     let memory = three().await;
     let unknown = EffectId::from_ulid(&ulid(2));
-    memory.store.begin_replay(&unknown, &caller("ops"), NOON).await.unwrap();
+    memory.store.begin_replay(&unknown, &caller("ops"), |_| Ok(()), NOON).await.unwrap();
     assert_eq!(memory.count("attempt WHERE kind = 'replay'"), 1);
     let shell = memory.shell();
     for effect in 1..=3 {

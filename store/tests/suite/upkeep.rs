@@ -145,7 +145,7 @@ async fn a_record_that_was_found_damaged_gives_no_right_to_send() {
         memory.store.admit(memory.refund("pi_3", 3), NOON).await.err(),
         memory.store.begin_plain(ping(&memory, "two"), NOON).await.err(),
         memory.store.claim_ready(&effect.id, NOON).await.err(),
-        memory.store.begin_replay(&unknown.id, &ops, NOON).await.err(),
+        memory.store.begin_replay(&unknown.id, &ops, |_| Ok(()), NOON).await.err(),
     ] {
         assert!(matches!(no, Some(StoreError::Failed { fault: Fault::Damaged, .. })), "{no:?}");
     }
