@@ -75,6 +75,8 @@ pub async fn dispatch_ready(sidecar: &Arc<Sidecar>, id: &EffectId) -> Result<Let
         return Ok(LetThrough::NotReady);
     };
     let announced = sidecar.in_flight.enter(id);
+    // Counted before the claim is committed: a stop that comes between the two waits for it.
+    let on_the_wire = sidecar.on_the_wire.enter();
     let claimed = sidecar.store.claim_ready(id, sidecar.clock.now()).await;
     if announced && !matches!(&claimed, Ok(ReadyClaim::Granted { .. })) {
         sidecar.in_flight.leave(id, None);
@@ -86,7 +88,8 @@ pub async fn dispatch_ready(sidecar: &Arc<Sidecar>, id: &EffectId) -> Result<Let
             let connecting = upstream::connect(&sidecar.pool, &request, CONNECT_TIMEOUT.min(within * 3 / 4));
             let (mut answering, waiting) = Answering::channel();
             answering.about(Line::approved(sidecar, &effect));
-            let way = Way { rules, until: Instant::now() + within, request, connecting };
+            let until = Instant::now() + within;
+            let way = Way { rules, until, request, connecting, on_the_wire };
             task::start(pipeline::carry(Arc::clone(sidecar), permit, effect, way, answering));
             Ok(LetThrough::Sending(waiting))
         }
@@ -141,6 +144,8 @@ pub async fn replay(sidecar: &Arc<Sidecar>, id: &EffectId, by: &CallerName) -> R
         // It was not there when it was read.
         false => Err(ReplayRefusal::Unsupported),
     };
+    // Counted before it is committed, as a dispatch is.
+    let on_the_wire = sidecar.on_the_wire.enter();
     let (permit, view, ready) = match (sidecar.store.begin_replay(id, by, judge, now).await?, ready) {
         (Replaying::Missing, _) => return Ok(Replayed::Missing),
         (Replaying::Refused(refusal, _), _) => return Ok(Replayed::Refused(refusal)),
@@ -156,7 +161,7 @@ pub async fn replay(sidecar: &Arc<Sidecar>, id: &EffectId, by: &CallerName) -> R
     let id = id.clone();
     let (tell, told) = oneshot::channel();
     task::start(async move {
-        let _on_the_wire = sidecar.on_the_wire.enter();
+        let _on_the_wire = on_the_wire;
         let connecting = upstream::connect(&sidecar.pool, &request, CONNECT_TIMEOUT);
         let (claim, exchange) = upstream::resend(permit, &sidecar.pool, request, connecting);
         let exchange = exchange.await;

@@ -30,6 +30,7 @@ use oncegate_store::{Claim, DispatchPermit, Seen, StoreError};
 use tokio::time::Instant;
 
 use crate::asking::{Asking, Listener};
+use crate::in_flight::Entered;
 use crate::logged::{Line, Step};
 use crate::said::{Answering, Said};
 use crate::state::{Sidecar, Snapshot};
@@ -90,7 +91,9 @@ pub async fn govern(
     }
     match admitted {
         Ok(Admitted::Granted { permit, effect }) => {
-            let way = Way { rules: prepared.rules, until, request: prepared.request, connecting };
+            let on_the_wire = sidecar.on_the_wire.enter();
+            let way =
+                Way { rules: prepared.rules, until, request: prepared.request, connecting, on_the_wire };
             Box::pin(carry(sidecar, permit, effect, way, answering)).await;
         }
         Ok(Admitted::Repeat(view)) => {
@@ -123,9 +126,11 @@ pub struct Way {
     pub request: Prepared,
     /// The connection that is being made.
     pub connecting: Connecting,
+    /// Counts it until it has ended. Whoever is in no pipeline takes it before the claim.
+    pub on_the_wire: Entered,
 }
 
-/// Carries a claimed dispatch to its end, and counts it as on the wire until then. The caller has announced the effect in
+/// Carries a claimed dispatch to its end. The caller has announced the effect in
 /// `in_flight`.
 pub async fn carry(
     sidecar: Arc<Sidecar>,
@@ -134,7 +139,6 @@ pub async fn carry(
     way: Way,
     answering: Answering,
 ) {
-    let _on_the_wire = sidecar.on_the_wire.enter();
     dispatch(&sidecar, permit, effect, way, answering).await;
 }
 

@@ -39,6 +39,7 @@ pub async fn invoke(
     asking: Asking,
     give: oneshot::Sender<SaidPlain>,
 ) {
+    let _in_pipeline = sidecar.in_pipeline.enter();
     let (caller, action, listener) = (asking.caller.clone(), asking.action.clone(), asking.listener);
     // What the client waits counts from here.
     let within = asking.listener.respond_within(&snapshot.config);
