@@ -117,6 +117,9 @@ pub enum Fault {
     /// missing there, so nothing more is sent on its word.
     #[error("the record cannot be relied on: {}", Trouble::Damaged.sentence())]
     Damaged,
+    /// A defect of ours: what this verb met, nobody had thought of. Its message is where the process says such things.
+    #[error("it panicked")]
+    Panicked,
     /// Where the database was opened there is another file, or none.
     #[error("the record would not be found again: {}", Trouble::Moved.sentence())]
     Moved,
@@ -293,5 +296,17 @@ impl OpenError {
             ) => Self::Unusable { path, trouble, source },
             None => Self::Database { step, path, source },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_the_trouble_of_one_verb_and_no_end_of_the_store() {
+        let panicked = StoreError::Failed { step: "sweep", fault: Fault::Panicked };
+        assert!(panicked.concerns_one() && !StoreError::Closed.concerns_one());
+        assert_eq!(panicked.chain(), "the store could not sweep: it panicked");
     }
 }

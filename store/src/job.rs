@@ -98,10 +98,11 @@ where
     }
 
     fn reply(self: Box<Self>, committed: Result<(), StoreError>) {
-        let Self { verb, done, waiting, step: _ } = *self;
+        let Self { verb, done, waiting, step } = *self;
         // First: what the one who waits shares with the verb is its own again when it is told.
         drop(verb);
-        let done = done.unwrap_or(Err(StoreError::Closed));
+        let panicked = || Err(StoreError::Failed { step: step.words, fault: Fault::Panicked });
+        let done = done.unwrap_or_else(panicked);
         // Nobody listens when the caller was cancelled: the value, and a claim in it, is dropped here, and the
         // sweep finds it.
         drop(waiting.send(committed.and(done)));

@@ -248,7 +248,8 @@ mod tests {
         });
         let (spoils, _) = job(|tx| halt(tx).and(Err::<(), _>(Fault::Damaged)));
         assert_eq!(played(vec![first, spoils]), 0);
-        assert!(matches!(told.blocking_recv().unwrap(), Err(StoreError::Closed)));
+        let told = told.blocking_recv().unwrap();
+        assert!(matches!(told, Err(StoreError::Failed { step: "try", fault: Fault::Panicked })), "{told:?}");
     }
 
     #[test]
