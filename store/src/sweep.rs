@@ -39,23 +39,24 @@ impl Store {
             let verb = move |tx: &mut Tx<'_>| {
                 let swept = sweep(tx, earlier, now)?;
                 let plain = plain::resolve::sweep(tx, SWEPT_MAX, now)?;
-                Ok((swept.closed.max(plain), swept))
+                Ok((swept, plain))
             };
             match self.inner.writer.write(SWEEP, usize::MAX, verb).await {
-                Ok((closed, mut swept)) => {
+                Ok((mut swept, plain)) => {
                     // Not before the commit: until then, this is all that is known of them.
                     swept.ended.iter().for_each(|attempt| self.inner.living.forget_abandoned(*attempt));
+                    plain.iter().for_each(|each| self.inner.living_plain.forget_abandoned(each.key));
                     unknown.append(&mut swept.unknown);
-                    if closed < SWEPT_MAX {
+                    if swept.closed.max(plain.len()) < SWEPT_MAX {
                         self.inner.swept_earlier.store(true, Ordering::SeqCst);
                         return Ok(unknown);
                     }
                 }
                 Err(error) if error.concerns_one() => {
                     tracing::error!(error = error.chain(), "what was interrupted is swept one by one");
+                    // Those first: of them nobody is told, of effects whoever asked for the sweep.
+                    self.sweep_each_plain(now).await?;
                     unknown.append(&mut self.sweep_each(earlier, now).await?);
-                    let verb = move |tx: &mut Tx<'_>| plain::resolve::sweep(tx, SWEPT_MAX, now);
-                    self.inner.writer.write(SWEEP, usize::MAX, verb).await?;
                     return Ok(unknown);
                 }
                 Err(error) => return Err(error),
@@ -81,6 +82,21 @@ impl Store {
             }
         }
         Ok(unknown)
+    }
+
+    async fn sweep_each_plain(&self, now: Timestamp) -> Result<(), StoreError> {
+        let list = move |tx: &mut Tx<'_>| plain::resolve::abandoned(tx, usize::MAX);
+        for open in self.inner.writer.write(SWEEP, usize::MAX, list).await? {
+            let end = move |tx: &mut Tx<'_>| plain::resolve::interrupted(tx, open, now);
+            match self.inner.writer.write(SWEEP, usize::MAX, end).await {
+                Ok(()) => self.inner.living_plain.forget_abandoned(open.key),
+                Err(error) if error.concerns_one() => {
+                    tracing::error!(error = error.chain(), "an interrupted invocation could not be ended");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 }
 

@@ -1,8 +1,6 @@
 //! What becomes of an invocation without an effect after its dispatch: a person's word on an unknown one, the end of
 //! one that nobody will finish, and retention.
 
-use std::sync::Arc;
-
 use oncegate_policy::caller::CallerName;
 use oncegate_policy::classify::Verdict;
 use oncegate_policy::exchange::{Exchange, Loss, Phase};
@@ -97,26 +95,50 @@ fn resolve(tx: &mut Tx<'_>, id: &InvocationId, word: &Word<'_>, now: Timestamp) 
     event(tx, "plain_resolved", id, Some(by.as_str()), Some(&text), detail, now)
 }
 
-/// Calls unknown whatever says `running` with no living owner, at most `swept_max` of them. Returns how many.
-pub(crate) fn sweep(tx: &mut Tx<'_>, swept_max: usize, now: Timestamp) -> Result<usize, Fault> {
-    let (run, living) = (tx.setting.run, Arc::clone(&tx.setting.living_plain));
-    let mut open = {
-        let mut statement = tx.connection.prepare_cached(
-            "SELECT key, run, id FROM plain_invocation INDEXED BY plain_open WHERE status = 'running' ORDER BY key",
-        )?;
-        collect(&mut statement.query([])?, |columns| {
-            let (key, by): (i64, i64) = (columns.next()?, columns.next()?);
-            Ok((key, by, columns.word("invocation id", InvocationId::parse)?))
-        })?
-    };
-    open.retain(|(key, by, _)| *by != run || !living.holds(*key));
-    open.truncate(swept_max);
-    for (key, by, id) in &open {
-        let cause = if *by == run { "the task that sent it ended" } else { "the process that sent it ended" };
-        let loss = Loss { phase: Phase::Interrupted, cause: cause.to_owned(), status: None };
-        end(tx, *key, id, &Seen::of(Verdict::Unknown, &Exchange::Lost(loss)), now)?;
-        living.forget(*key);
-        tracing::warn!(invocation.id = %id, "an invocation was interrupted; its outcome is unknown");
+/// One that nobody will finish.
+#[derive(Clone, Copy)]
+pub(crate) struct Abandoned {
+    pub(crate) key: i64,
+    /// Whether it is of this run.
+    ours: bool,
+}
+
+/// Calls unknown whatever says `running` with no living owner, at most `swept_max` of them.
+pub(crate) fn sweep(tx: &mut Tx<'_>, swept_max: usize, now: Timestamp) -> Result<Vec<Abandoned>, Fault> {
+    let open = abandoned(tx, swept_max)?;
+    for each in &open {
+        interrupted(tx, *each, now)?;
     }
-    Ok(open.len())
+    Ok(open)
+}
+
+/// What says `running` with no living owner. Nothing is read of it that could be unreadable.
+pub(crate) fn abandoned(tx: &Tx<'_>, count_max: usize) -> Result<Vec<Abandoned>, Fault> {
+    let (run, living) = (tx.setting.run, &tx.setting.living_plain);
+    let mut statement = tx.connection.prepare_cached(
+        "SELECT key, run FROM plain_invocation INDEXED BY plain_open WHERE status = 'running' ORDER BY key",
+    )?;
+    let mut open: Vec<(i64, i64)> =
+        collect(&mut statement.query([])?, |columns| Ok((columns.next()?, columns.next()?)))?;
+    open.retain(|(key, by)| *by != run || !living.holds(*key));
+    open.truncate(count_max);
+    Ok(open.into_iter().map(|(key, by)| Abandoned { key, ours: by == run }).collect())
+}
+
+/// Calls one unknown.
+pub(crate) fn interrupted(
+    tx: &mut Tx<'_>,
+    Abandoned { key, ours }: Abandoned,
+    now: Timestamp,
+) -> Result<(), Fault> {
+    let id = {
+        let mut statement = tx.connection.prepare_cached("SELECT id FROM plain_invocation WHERE key = ?1")?;
+        collect(&mut statement.query([key])?, |columns| columns.word("invocation id", InvocationId::parse))?
+    };
+    let Some(id) = id.first() else { return Ok(()) };
+    let cause = if ours { "the task that sent it ended" } else { "the process that sent it ended" };
+    let loss = Loss { phase: Phase::Interrupted, cause: cause.to_owned(), status: None };
+    end(tx, key, id, &Seen::of(Verdict::Unknown, &Exchange::Lost(loss)), now)?;
+    tracing::warn!(invocation.id = %id, "an invocation was interrupted; its outcome is unknown");
+    Ok(())
 }

@@ -6,6 +6,7 @@ use oncegate_store::error::{OpenError, StoreError};
 use oncegate_store::read::{EffectFilter, Reader};
 use oncegate_store::{Store, StoreOptions};
 
+use crate::plain::ping;
 use crate::support::{HOUR, Memory, NOON, answered, limit, options, owner, with_key, word};
 
 #[tokio::test]
@@ -227,6 +228,37 @@ async fn what_a_sweep_could_not_end_is_ended_by_the_next() {
     memory.shell().execute_batch("DROP TRIGGER no").unwrap();
     assert_eq!(memory.store.sweep(NOON.plus(HOUR)).await.unwrap(), [effect.id]);
     assert_eq!(memory.store.sweep(NOON.plus(HOUR)).await.unwrap(), []);
+}
+
+/// One that cannot be ended keeps neither others nor effects from it.
+#[tokio::test]
+async fn an_invocation_that_cannot_be_ended_keeps_no_other_from_the_sweep() {
+    let memory = Memory::new();
+    let mut begun = Vec::new();
+    for text in ["a", "b"] {
+        let new = ping(&memory, text);
+        begun.push(new.invocation.clone());
+        drop(memory.store.begin_plain(new, NOON).await.unwrap());
+    }
+    let (permit, effect) = memory.granted(memory.refund("pi_1", 600), NOON).await;
+    drop(permit);
+    let refusing = format!(
+        "CREATE TRIGGER no BEFORE UPDATE ON plain_invocation WHEN NEW.id = '{}' BEGIN SELECT RAISE(ABORT, 'no'); END",
+        begun[0]
+    );
+    memory.shell().execute_batch(&refusing).unwrap();
+    let stands = async || {
+        let mut words = Vec::new();
+        for id in &begun {
+            words.push(memory.store.plain(id).await.unwrap().unwrap().status.word());
+        }
+        words
+    };
+    assert_eq!(memory.store.sweep(NOON).await.unwrap(), [effect.id]);
+    assert_eq!(stands().await, ["running", "unknown"]);
+    memory.shell().execute_batch("DROP TRIGGER no").unwrap();
+    assert_eq!(memory.store.sweep(NOON).await.unwrap(), []);
+    assert_eq!(stands().await, ["unknown", "unknown"]);
 }
 
 #[tokio::test]
