@@ -249,7 +249,7 @@ fn admit(tx: &mut Tx<'_>, new: &NewEffect, entry: &Entry) -> Result<Inside, Faul
         return refused(tx, new, refusal, now);
     }
     if let Some(lapse) = new.approval {
-        let approval = ApprovalId::from_ulid(&tx.fresh_ulid(now));
+        let approval = ApprovalId::from_ulid(&tx.fresh_ulid(now)?);
         return park(tx, new, entry, retry_of, approval, now.plus(lapse));
     }
     // Room is looked at before anything is written, so that a refusal leaves nothing behind but its audit row.

@@ -306,7 +306,7 @@ fn request(tx: &mut Tx<'_>, new: &NewApproval, now: Timestamp) -> Result<Option<
     if pending >= QUESTIONS_MAX {
         return Ok(None);
     }
-    let id = ApprovalId::from_ulid(&tx.fresh_ulid(now));
+    let id = ApprovalId::from_ulid(&tx.fresh_ulid(now)?);
     tx.connection
         .prepare_cached(
             "INSERT INTO approval (id, caller, title, description, payload, asked_at, expires_at, status)

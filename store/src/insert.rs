@@ -3,7 +3,7 @@
 use oncegate_policy::effect::Stage;
 use oncegate_policy::id::{ApprovalId, EffectId, InvocationId};
 use oncegate_policy::time::Timestamp;
-use rusqlite::{OptionalExtension, params};
+use rusqlite::params;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
@@ -235,15 +235,13 @@ fn insert_beside(
 
 impl Tx<'_> {
     /// A ULID of this moment, with SQLite's randomness.
-    pub(crate) fn fresh_ulid(&self, now: Timestamp) -> String {
-        let random: Option<[u8; 16]> = self
+    pub(crate) fn fresh_ulid(&self, now: Timestamp) -> Result<String, Fault> {
+        let random = self
             .connection
-            .prepare_cached("SELECT randomblob(16)")
-            .and_then(|mut statement| statement.query_row([], |row| row.get(0)).optional())
-            .ok()
-            .flatten();
-        let random = random.map_or(0, u128::from_be_bytes);
-        ulid::Ulid::from_parts(u64::try_from(now.0).unwrap_or(0), random).to_string()
+            .prepare_cached("SELECT randomblob(16)")?
+            .query_row([], |row| row.get::<_, [u8; 16]>(0))?;
+        let at = u64::try_from(now.0).unwrap_or(0);
+        Ok(ulid::Ulid::from_parts(at, u128::from_be_bytes(random)).to_string())
     }
 }
 

@@ -137,7 +137,7 @@ impl Store {
 }
 
 fn insert(tx: &mut Tx<'_>, limit: &Limit, now: Timestamp) -> Result<Covered, Fault> {
-    let id = LimitId::from_ulid(&tx.fresh_ulid(now));
+    let id = LimitId::from_ulid(&tx.fresh_ulid(now)?);
     tx.connection
         .prepare_cached(
             "INSERT INTO impact_limit (id, name, dimension, unit, period, amount, action, resource_prefix, created_at)

@@ -311,7 +311,7 @@ fn look_attempt(
     (decides, now): (bool, Timestamp),
 ) -> Result<(), Fault> {
     let Some(key) = tx.next_attempt(effect.key, decides)? else { return Ok(()) };
-    let id = AttemptId::from_ulid(&tx.fresh_ulid(now));
+    let id = AttemptId::from_ulid(&tx.fresh_ulid(now)?);
     tx.connection
         .prepare_cached(
             "INSERT INTO attempt (key, id, effect, kind, author, run, started_at, ended_at, seen, cause)

@@ -160,7 +160,7 @@ fn create(
     {
         return Ok(CreatedPreview::NothingToRefresh);
     }
-    let id = PreviewId::from_ulid(&tx.fresh_ulid(now));
+    let id = PreviewId::from_ulid(&tx.fresh_ulid(now)?);
     tx.connection
         .prepare_cached(
             "INSERT INTO preview (id, caller, action, basis, fingerprint, input, document, created_at, expires_at,

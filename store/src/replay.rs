@@ -169,7 +169,7 @@ fn begin(
     let Some(attempt) = tx.next_attempt(key, true)? else {
         return Err(Fault::NoMoreAttempts { effect: id });
     };
-    let attempt_id = AttemptId::from_ulid(&tx.fresh_ulid(now));
+    let attempt_id = AttemptId::from_ulid(&tx.fresh_ulid(now)?);
     tx.connection
         .prepare_cached(
             "INSERT INTO attempt (key, id, effect, kind, author, run, started_at)
