@@ -29,10 +29,10 @@ impl Turns {
                 Together::Spoilt if batch.len() > 1 => {
                     self.roll_back(kept, &start)?;
                     self.begin(kept)?;
-                    for job in batch.iter_mut().filter(|job| !Self::run_into_damage(job.as_ref())) {
-                        self.run_apart(kept, job.as_mut())?;
+                    if self.run_all_apart(kept, batch)? {
+                        break;
                     }
-                    break;
+                    self.roll_back(kept, &start)?;
                 }
                 Together::Damaged | Together::Spoilt | Together::Nothing => {
                     self.roll_back(kept, &start)?;
@@ -92,6 +92,18 @@ impl Turns {
 
     fn run_into_damage(job: &dyn Job) -> bool {
         matches!(job.fault().and_then(Trouble::of), Some(Trouble::Damaged))
+    }
+
+    /// Each in a savepoint of its own. `false`: one has met a page that is damaged. SQLite commits nothing of this transaction
+    /// then, and it is begun again without that job.
+    fn run_all_apart(&mut self, kept: &Kept<'_>, batch: &mut [Box<dyn Job>]) -> rusqlite::Result<bool> {
+        for job in batch.iter_mut().filter(|job| !Self::run_into_damage(job.as_ref())) {
+            self.run_apart(kept, job.as_mut())?;
+            if Self::run_into_damage(job.as_ref()) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// One job in a savepoint of its own: if it fails, its neighbours do not notice.
@@ -188,6 +200,7 @@ fn tell_too_early(batch: &mut Vec<Box<dyn Job>>) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
     use std::time::Duration;
 
     use oncegate_policy::id::OwnerId;
@@ -262,6 +275,35 @@ mod tests {
         assert_eq!(played(vec![done, meets]), 1);
         assert!(told.blocking_recv().unwrap().is_ok());
         assert!(matches!(met.blocking_recv().unwrap(), Err(StoreError::Failed { .. })));
+    }
+
+    /// Also where another job has spoilt the batch: what SQLite has met a damaged page in, it does not commit.
+    #[test]
+    fn what_is_committed_was_run_in_a_transaction_that_met_no_damage() {
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let note = |what: &'static str| {
+            let order = Arc::clone(&order);
+            move || order.lock().unwrap().push(what)
+        };
+        let (ran, begins, met) = (note("done"), note("spoils"), note("meets"));
+        let (done, told) = job(move |tx| {
+            ran();
+            halt(tx)
+        });
+        let (spoils, _) = job(move |tx| {
+            begins();
+            tx.connection.execute("UPDATE chain_head SET seq = 7 WHERE one = 1", [])?;
+            Err::<(), _>(Fault::Damaged)
+        });
+        let (meets, _) = job(move |_| {
+            met();
+            Err::<(), _>(failed(rusqlite::ffi::SQLITE_CORRUPT))
+        });
+        assert_eq!(played(vec![done, spoils, meets]), 1);
+        assert!(told.blocking_recv().unwrap().is_ok());
+        let order = order.lock().unwrap();
+        let after = order.iter().skip_while(|what| **what != "meets");
+        assert_eq!(after.copied().collect::<Vec<_>>(), ["meets", "done", "spoils", "done", "spoils"]);
     }
 
     #[test]
