@@ -25,6 +25,9 @@ const FIND: Step = Step::new("record a finding").failing_at("before_finding_comm
 /// How long ago a pass can have begun that asks what is due.
 const PASS_MAX: Duration = Duration::from_secs(600);
 
+/// How often the wait for a look that may confirm a success is doubled, at most.
+const DOUBLED_MAX: u32 = 20;
+
 /// An effect to look for, with what the adapter needs for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LookDue {
@@ -74,7 +77,8 @@ impl Store {
     }
 
     /// Effects that the provider acknowledged `before` a moment, whose look that could confirm them has not been made. Those of
-    /// the actions in `but` are left out.
+    /// the actions in `but` are left out. One whose look could not be completed has its next turn as long after it as it has
+    /// waited until then.
     ///
     /// # Errors
     /// The record could not be read.
@@ -85,12 +89,17 @@ impl Store {
         but: &[ActionName],
     ) -> Result<Vec<LookDue>, StoreError> {
         let but = listed(but);
+        let first_after =
+            i64::try_from(self.inner.schedule.first_after.as_millis()).unwrap_or(i64::MAX >> DOUBLED_MAX);
         let look = move |connection: &Connection| {
             let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-            let rest =
-                "WHERE e.key IN (SELECT effect FROM request) AND e.stage = 'settled' AND e.settled_at <= ?1
+            let rest = "WHERE e.key IN (SELECT effect FROM request) AND e.stage = 'settled' AND e.settled_at <= ?1
+                AND e.settled_at <= ?1 - ?4 * ((1 << min(?5, (SELECT count(*) FROM attempt AS tried
+                    WHERE tried.key BETWEEN e.key << 20 AND (e.key << 20) + 1048575 AND tried.kind = 'reconcile'
+                        AND tried.seen = 'unreadable' AND tried.started_at >= e.settled_at))) - 1)
                 AND e.action NOT IN (SELECT value FROM json_each(?3)) ORDER BY e.key LIMIT ?2";
-            with_memory(connection, row::few(connection, rest, params![before.0, limit, but])?)
+            let found = row::few(connection, rest, params![before.0, limit, but, first_after, DOUBLED_MAX])?;
+            with_memory(connection, found)
         };
         self.inner.reader.read("read what may be confirmed", look).await
     }
@@ -143,7 +152,8 @@ impl Store {
         self.inner.writer.write(FIND, usize::MAX, verb).await
     }
 
-    /// What the look after a 2xx showed: a match makes `acknowledged` into `confirmed`; anything else is evidence.
+    /// What the look after a 2xx showed: a match makes `acknowledged` into `confirmed`; anything else is evidence. One that
+    /// could not be completed is made again.
     ///
     /// # Errors
     /// The record could not be written; the effect stays acknowledged.
@@ -265,10 +275,15 @@ fn confirm(tx: &mut Tx<'_>, effect: &Effect, finding: &Finding, now: Timestamp) 
     };
     let open = settlement.result == SettledResult::Acknowledged
         && settlement.verification == Verification::Unverified;
-    // Once for each effect.
-    look_attempt(tx, effect, finding, "schedule", (true, now))?;
-    // Whatever the look showed, it has been made: nothing is left to remember the input for.
-    tx.forget_request(effect.key)?;
+    let made = match finding {
+        Finding::Matched { .. } | Finding::ProviderSaysFailed { .. } | Finding::NoMatch { .. } => true,
+        Finding::Unreadable { .. } => false,
+    };
+    look_attempt(tx, effect, finding, "schedule", (made, now))?;
+    if made {
+        // Whatever it showed: nothing is left to remember the input for.
+        tx.forget_request(effect.key)?;
+    }
     if !open || !matches!(finding, Finding::Matched { .. }) {
         note_after_the_end(tx, effect, finding, "schedule", now)?;
         return Ok(Found::AlreadySettled(tx.again(effect)?));

@@ -118,6 +118,32 @@ async fn what_cannot_be_asked_waits_for_a_person() {
     assert!(memory.store.due(NOON.plus(300 * DAY), 10, &[]).await.unwrap().is_empty());
 }
 
+/// The server was busy, or the action was not declared for a minute: that is no look, and costs nobody a confirmation. It is
+/// tried again, each time after twice as long.
+#[tokio::test]
+async fn a_look_that_could_not_be_completed_is_made_again() {
+    let memory = Memory::new();
+    let (permit, _) = memory.granted(memory.refund("pi_1", 100), NOON).await;
+    let id = memory.record(permit.spend(), &answered(200), NOON).await.id;
+    let first_after = Duration::from_secs(30);
+    let is_due = async |at: Timestamp| {
+        let due = memory.store.unconfirmed(at.minus(first_after), 10, &[]).await.unwrap();
+        assert!(due.iter().all(|due| due.memory.contains("pi_1")));
+        !due.is_empty()
+    };
+    let moment = Duration::from_millis(1);
+    let mut at = NOON.plus(first_after);
+    for wait in [1, 2, 4, 8] {
+        assert!(!is_due(at.minus(moment)).await && is_due(at).await, "{wait}");
+        let busy = Finding::Unreadable { what: "503".into() };
+        memory.store.confirm(&id, busy, at).await.unwrap();
+        at = at.plus(first_after * wait);
+    }
+    let found = memory.store.confirm(&id, matched(), at).await.unwrap();
+    assert!(matches!(&found, Found::Settled(view) if word(view).1 == "confirmed"), "{found:?}");
+    assert!(!is_due(at.plus(DAY)).await);
+}
+
 #[tokio::test]
 async fn an_acknowledged_effect_may_be_confirmed_and_nothing_else() {
     let memory = Memory::new();
