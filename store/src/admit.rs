@@ -26,7 +26,7 @@ use crate::insert::Entry;
 use crate::keys::{Came, Named, Whose};
 use crate::view::{EffectView, SecretNames, StoredRequest};
 use crate::writer::{Step, Tx};
-use crate::{Store, attempt, insert, keys, preview, read, row};
+use crate::{Store, attempt, dependencies, insert, keys, preview, read, row};
 
 const ADMIT: Step = Step::new("admit an effect").failing_at("before_commit", "after_commit").permitting();
 /// Longest title of a question that Oncegate asks by itself, in characters.
@@ -351,15 +351,9 @@ fn admitted_event(
     tx.append(&Event { at: entry.now, kind, effect, stage: Some(stage), author, text: None, detail })
 }
 
-/// A dependency is met by the named outcome and by nothing else: pending and unknown do not count.
 fn unmet(tx: &Tx<'_>, new: &NewEffect) -> Result<Option<Refusal>, Fault> {
-    for (on, needed) in &new.depends_on {
-        let found = row::by_id(tx.connection, on)?;
-        let outcome = found.map(|effect| effect.view.stage.outcome());
-        if outcome != Some(*needed) {
-            let stands = outcome.map_or("not in the record", Outcome::word);
-            return Ok(Some(holds::unmet(on, needed.word(), stands)));
-        }
+    if let Some(refusal) = dependencies::unmet(tx.connection, &new.depends_on)? {
+        return Ok(Some(refusal));
     }
     let Some(undone) = &new.compensates else { return Ok(None) };
     let sentence = format!("No effect {undone} is in the record to be compensated. Nothing was sent.");

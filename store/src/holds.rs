@@ -2,7 +2,6 @@
 
 use oncegate_policy::action::ActionName;
 use oncegate_policy::effect::Stage;
-use oncegate_policy::id::EffectId;
 use oncegate_policy::impact::{Bound, Dimension, Impact};
 use oncegate_policy::limit::{self, Limit, Period, Usage};
 use oncegate_policy::refusal::{Code, Refusal};
@@ -260,13 +259,4 @@ fn holds_of(tx: &Tx<'_>, effect: &Effect) -> Result<Vec<Held>, Fault> {
             held.collect()
         })
         .map_err(Fault::from)
-}
-
-/// The refusal of an effect whose dependency has not the outcome that it needs.
-pub(crate) fn unmet(on: &EffectId, needs: &str, stands: &str) -> Refusal {
-    Refusal::naming(
-        Code::DependencyUnmet,
-        on.clone(),
-        format!("This depends on effect {on} being {needs}, and it is {stands}. Nothing was sent."),
-    )
 }

@@ -44,6 +44,7 @@ pub mod unsettled;
 pub mod view;
 
 mod attempt;
+mod dependencies;
 mod facts;
 mod holds;
 mod insert;

@@ -1,7 +1,7 @@
 //! From approved to claimed: every control again, then the one dispatch, as an admission would.
 
 use oncegate_policy::admission::{self, Known};
-use oncegate_policy::effect::{Outcome, Stage};
+use oncegate_policy::effect::Stage;
 use oncegate_policy::id::EffectId;
 use oncegate_policy::refusal::Refusal;
 use oncegate_policy::time::Timestamp;
@@ -17,7 +17,7 @@ use crate::read::{collect, depends_on};
 use crate::row::{self, Effect};
 use crate::view::{EffectView, StoredRequest};
 use crate::writer::{Step, Tx};
-use crate::{Store, approval, attempt, facts, insert};
+use crate::{Store, approval, attempt, dependencies, facts, insert};
 
 const CLAIM: Step =
     Step::new("claim an approved effect").failing_at("before_commit", "after_commit").permitting();
@@ -165,13 +165,9 @@ fn claim(tx: &mut Tx<'_>, effect: &Effect, now: Timestamp) -> Result<Inside, Fau
 
 /// Every control again. Room is looked for last.
 fn in_the_way(tx: &mut Tx<'_>, effect: &Effect, now: Timestamp) -> Result<Reserved, Fault> {
-    for (on, needed) in depends_on(tx.connection, effect.key)? {
-        let found = row::by_id(tx.connection, &on)?;
-        let outcome = found.map(|effect| effect.view.stage.outcome());
-        if outcome != Some(needed) {
-            let stands = outcome.map_or("not in the record", Outcome::word);
-            return Ok(Reserved::NoRoom(holds::unmet(&on, needed.word(), stands)));
-        }
+    let needed = depends_on(tx.connection, effect.key)?;
+    if let Some(refusal) = dependencies::unmet(tx.connection, &needed)? {
+        return Ok(Reserved::NoRoom(refusal));
     }
     if let Some(open) = open_on_subject(tx.connection, effect)? {
         return Ok(Reserved::NoRoom(admission::unresolved(&open)));
