@@ -84,10 +84,8 @@ pub fn asking(
         told_by: snapshot.router.told_by(method.as_str(), scheme, &authority, &path),
     };
     let meant = meant::meant(snapshot, &candidates, &content)?;
-    let read_back = match of_equals(action, meant.as_ref(), &candidates, &members) {
-        Some(input) => Some(input),
-        None => of_its_own(action, meant)?,
-    };
+    let equal = of_equals(action, meant.as_ref(), &candidates, &members);
+    let read_back = if equal.is_some() { equal } else { of_its_own(action, meant)? };
     let given = invoked.input.clone();
     // A provider's adapter judges the provider's own parameters. What an operator declared is judged by its own input; what
     // it says is read from what goes out all the same.

@@ -45,7 +45,8 @@ impl StoreError {
                 Fault::Database(source) => Trouble::of(source),
                 Fault::Damaged => Some(Trouble::Damaged),
                 Fault::Moved => Some(Trouble::Moved),
-                Fault::Unreadable { .. }
+                Fault::Panicked
+                | Fault::Unreadable { .. }
                 | Fault::Altered { .. }
                 | Fault::OutOfOrder { .. }
                 | Fault::NotRunning { .. }
