@@ -36,6 +36,10 @@ fn name(entry: &Entry<'_>) -> Option<CallerName> {
         );
         entry.node.log.fault(entry.place, message);
     }
+    if CallerName::RESERVED.contains(&entry.name) {
+        let message = format!("`{}` cannot be a caller's name: it is an author of evidence", entry.name);
+        entry.node.log.fault(entry.place, message);
+    }
     name
 }
 
