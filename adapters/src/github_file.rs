@@ -81,9 +81,10 @@ impl GithubFile {
         }
     }
 
-    pub(crate) fn plan_with(&self, request: &Request<'_>, read: &Answer) -> Planned {
+    pub(crate) fn plan_with(&self, request: &Request<'_>, read: Option<&Answer>) -> Planned {
         let planned = self.place_of(request).and_then(|place| {
-            let read = json::of_answer(&read.body).ok().filter(|_| read.status == 200);
+            let read = read.filter(|read| read.status == 200);
+            let read = read.and_then(|read| json::of_answer(&read.body).ok());
             let default = read.as_ref().and_then(|repository| repository.get("default_branch")?.as_str());
             match place.branch.as_deref().or(default) {
                 Some(branch) => Ok(plan_for(&Place { branch: Some(branch.to_owned()), ..place })),

@@ -148,9 +148,9 @@ impl Adapter {
         }
     }
 
-    /// The same, with the complete answer to the read that [`Self::plan`] asked for. Never asks for another.
+    /// The same, with the complete answer to the read that [`Self::plan`] asked for, if one came. Never asks for another.
     #[must_use]
-    pub fn plan_with(&self, request: &Request<'_>, read: &Answer) -> Planned {
+    pub fn plan_with(&self, request: &Request<'_>, read: Option<&Answer>) -> Planned {
         match self {
             Self::StripeRefund(refund) => refund.plan_with(request, read),
             Self::ResendEmail(email) => email.plan(request),

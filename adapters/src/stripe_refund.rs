@@ -49,17 +49,17 @@ impl StripeRefund {
 
     /// With the answer to the read that [`Self::plan`] asked for. An answer that does not say leaves an amount that was
     /// not named open: admission refuses that only where a limit applies.
-    pub(crate) fn plan_with(&self, request: &Request<'_>, read: &Answer) -> Planned {
+    pub(crate) fn plan_with(&self, request: &Request<'_>, read: Option<&Answer>) -> Planned {
         let planned = self.parts(request).and_then(|parts| {
             let impact = match parts.amount {
                 Some(amount) => self.exactly(amount),
-                None => amount::left(read).unwrap_or_else(|| self.open()),
+                None => read.and_then(amount::left).unwrap_or_else(|| self.open()),
             };
             // Counted in another currency, it would slip past every limit of this one.
             if impact.dimension != self.money() {
                 return Err(invalid(format!("This action refunds in {} only", self.currency)));
             }
-            Ok(Planned::Ready(self.ready(parts, impact, Some(read))))
+            Ok(Planned::Ready(self.ready(parts, impact, read)))
         });
         planned.unwrap_or_else(Planned::Refused)
     }

@@ -19,8 +19,6 @@ use crate::asking::{Asking, KeysBeside, Listener};
 use crate::state::{Sidecar, Snapshot};
 use crate::{adapting, fits, meaning, read, sigv4};
 
-/// Reads that one plan may make.
-const PLAN_READS_MAX: usize = 3;
 /// The caller's key, where the provider has no header of its own for it.
 pub const KEY_HEADER: &str = "idempotency-key";
 
@@ -70,33 +68,33 @@ pub async fn plan(
         return Err(Refusal::new(Code::Ambiguous, sentence));
     }
     let asked = asking.for_adapter();
-    let mut planned = adapter.plan(&asked);
-    for _ in 0..PLAN_READS_MAX {
-        let wanted = match planned {
-            Planned::Ready(plan) => {
-                fits::pinned(snapshot, action, &asking.input, &plan)?;
-                let signed = adapting::credential(host, Some(action), false);
-                let (asked, said) = if matches!(signed.as_deref(), Some(Credential::Sigv4(_))) {
-                    // For the fingerprint alone: a read-back does not repeat them.
-                    let mut whole = plan.clone();
-                    whole.fingerprint_scope.extend(amazons(asked.headers, adapter.key_header()));
-                    identify(action, adapter, asking, &whole)?
-                } else {
-                    identify(action, adapter, asking, &plan)?
-                };
-                return Ok(Planning { plan, asked, said });
-            }
-            Planned::Refused(refusal) => return Err(refusal),
-            Planned::NeedsRead(wanted) => wanted,
-        };
-        tracing::debug!(action.name = %action.name, why = wanted.why, "reading the provider before the plan");
-        let answer = look(sidecar, snapshot, (host, action), asking, &wanted.read_back).await;
-        planned = adapter.plan_with(&asked, &answer);
-    }
-    Err(Refusal::new(
-        Code::InvalidInput,
-        "What this would change could not be established. Nothing was sent.",
-    ))
+    let planned = match adapter.plan(&asked) {
+        Planned::NeedsRead(wanted) => {
+            tracing::debug!(action.name = %action.name, why = wanted.why, "reading the provider before the plan");
+            let answer = look(sidecar, snapshot, (host, action), asking, &wanted.read_back).await;
+            adapter.plan_with(&asked, answer.as_ref())
+        }
+        planned @ (Planned::Ready(_) | Planned::Refused(_)) => planned,
+    };
+    let plan = match planned {
+        Planned::Ready(plan) => plan,
+        Planned::Refused(refusal) => return Err(refusal),
+        Planned::NeedsRead(_) => {
+            let sentence = "What this would change could not be established. Nothing was sent.";
+            return Err(Refusal::new(Code::InvalidInput, sentence));
+        }
+    };
+    fits::pinned(snapshot, action, &asking.input, &plan)?;
+    let signed = adapting::credential(host, Some(action), false);
+    let (asked, said) = if matches!(signed.as_deref(), Some(Credential::Sigv4(_))) {
+        // For the fingerprint alone: a read-back does not repeat them.
+        let mut whole = plan.clone();
+        whole.fingerprint_scope.extend(amazons(asked.headers, adapter.key_header()));
+        identify(action, adapter, asking, &whole)?
+    } else {
+        identify(action, adapter, asking, &plan)?
+    };
+    Ok(Planning { plan, asked, said })
 }
 
 /// A cookie of a judged member's name: PHP puts cookies over the body in `$_REQUEST`, where no `request_order` says otherwise
@@ -142,23 +140,24 @@ fn amazons<'a>(
     headers.iter().filter(move |(name, _)| sigv4::is_asked(name) && key != Some(name.as_str())).cloned()
 }
 
-/// A read whose answer is always something: what did not arrive reads as a 503 with an empty body, which no
-/// adapter takes for an amount.
+/// The answer to a read; without one, the log says why.
 async fn look(
     sidecar: &Arc<Sidecar>,
     snapshot: &Snapshot,
     (host, action): (&Host, &Action),
     asking: &Asking,
     read_back: &ReadBack,
-) -> Answer {
+) -> Option<Answer> {
     let to = (&asking.authority, asking.scheme);
     let within = snapshot.config.proxy.respond_within.min(Duration::from_secs(10)) / 2;
-    match read::ask(sidecar, snapshot, (host, action), to, read_back, within).await {
-        Ok(Exchange::Answered(answer)) => answer,
-        Ok(Exchange::NotSent(_) | Exchange::Lost(_)) | Err(_) => {
-            Answer { status: 503, reason: None, headers: Vec::new(), body: Vec::new() }
-        }
-    }
+    let cause = match read::ask(sidecar, snapshot, (host, action), to, read_back, within).await {
+        Ok(Exchange::Answered(answer)) => return Some(answer),
+        Ok(Exchange::NotSent(proof)) => proof.cause().to_owned(),
+        Ok(Exchange::Lost(loss)) => loss.cause.clone(),
+        Err(cause) => cause,
+    };
+    tracing::warn!(action.name = %action.name, cause, "the provider could not be read before the plan");
+    None
 }
 
 /// Key, fingerprint and retry link (DESIGN section 5).

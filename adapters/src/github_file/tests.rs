@@ -98,7 +98,7 @@ fn without_a_branch_the_default_one_is_meant() {
         (503, json!(null), None),
     ] {
         let read = Answer { status, reason: None, headers: vec![], body: body.to_string().into_bytes() };
-        let planned = any().plan_with(&request(b"", &input), &read);
+        let planned = any().plan_with(&request(b"", &input), Some(&read));
         let subject = match planned {
             Planned::Ready(plan) => plan.subject,
             Planned::Refused(_) | Planned::NeedsRead(_) => None,

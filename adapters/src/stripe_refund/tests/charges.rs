@@ -29,7 +29,7 @@ fn a_charge_is_fenced_with_its_payment_intent() {
         (503, Value::Null, unread, any),
     ] {
         let answer = Answer { status, reason: None, headers: vec![], body: read.to_string().into_bytes() };
-        let plan = ready(refund().plan_with(&came.request(), &answer));
+        let plan = ready(refund().plan_with(&came.request(), Some(&answer)));
         assert_eq!(
             (plan.subject.as_deref(), plan.resource.as_deref()),
             (Some(fence), Some(resource)),
