@@ -41,7 +41,7 @@ pub(crate) async fn run(sidecar: Arc<Sidecar>, mut stop: watch::Receiver<bool>) 
 }
 
 /// Ends what is over, and says how long the next one has.
-async fn lapse(sidecar: &Arc<Sidecar>) -> Result<Duration, StoreError> {
+pub(crate) async fn lapse(sidecar: &Arc<Sidecar>) -> Result<Duration, StoreError> {
     let Some(next) = sidecar.store.next_expiry().await? else { return Ok(STEP_MAX) };
     let now = sidecar.clock.now();
     if next > now {
@@ -50,5 +50,7 @@ async fn lapse(sidecar: &Arc<Sidecar>) -> Result<Duration, StoreError> {
     for effect in sidecar.store.expire_approvals(now).await? {
         tracing::info!(effect.id = %effect, "nobody approved in time; nothing was sent");
     }
-    Ok(STEP_MIN)
+    // One that cannot be ended is not tried again at once.
+    let left = sidecar.store.next_expiry().await?;
+    Ok(if left == Some(next) { STEP_MAX } else { STEP_MIN })
 }

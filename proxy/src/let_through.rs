@@ -334,15 +334,11 @@ fn armed(
     Ok(Prepared { destination, head, body: kept.body.clone().into(), scrubber, lent, bounds })
 }
 
-/// What is approved and not yet sent, and what nobody decided in time: so a restart loses no approval. Whether more may be
-/// ready. It begins no other dispatch once `stop` says so.
+/// What is approved and not yet sent: so a restart loses no approval. Whether more may be ready. It begins no other dispatch once `stop` says so.
 ///
 /// # Errors
 /// The record could not be read or written at all.
 pub async fn pass(sidecar: &Arc<Sidecar>, stop: &watch::Receiver<bool>) -> Result<bool, StoreError> {
-    for effect in sidecar.store.expire_approvals(sidecar.clock.now()).await? {
-        tracing::info!(effect.id = %effect, "nobody approved in time; nothing was sent");
-    }
     if sidecar.store.halted().await?.is_some() {
         return Ok(false);
     }

@@ -170,7 +170,7 @@ pub(crate) fn longest_wait(sidecar: &Arc<Sidecar>) -> Duration {
     sidecar.snapshot().config.reconcile.schedule.first_after.clamp(WAKE_EVERY_MIN, WAKE_EVERY)
 }
 
-/// One pass of everything, for whoever drives a sidecar by hand: sweep, a round of looks, what is approved. What cannot be
+/// One pass of everything, for whoever drives a sidecar by hand: sweep, a round of looks, what lapses, what is approved. What cannot be
 /// recorded on one effect is logged, and it is left alone for a while; the others have their turn.
 ///
 /// # Errors
@@ -179,9 +179,11 @@ pub async fn pass(sidecar: &Arc<Sidecar>) -> Result<(), StoreError> {
     let (_never, stop) = watch::channel(false);
     let swept = sweep(sidecar, sidecar.clock.now()).await;
     let looked = rounds::round(sidecar).await;
+    let lapsed = lapsing::lapse(sidecar).await;
     let sent = let_through::pass(sidecar, &stop).await;
     swept?;
     looked?;
+    lapsed?;
     sent.map(drop)
 }
 

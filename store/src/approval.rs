@@ -1,5 +1,7 @@
 //! Questions to a person: parked effects, and questions that an agent asks on its own account.
 
+mod expiry;
+
 use oncegate_policy::caller::CallerName;
 use oncegate_policy::id::{ApprovalId, EffectId};
 use oncegate_policy::time::Timestamp;
@@ -15,12 +17,9 @@ use crate::writer::{Step, Tx};
 
 const DECIDE: Step =
     Step::new("decide an approval").failing_at("before_approve_commit", "after_approve_commit");
-const EXPIRE: Step = Step::new("expire approvals");
 const REQUEST: Step = Step::new("ask for an approval");
 /// Questions of one caller's own that are pending at once, at most: more of them bury those that something waits for.
 pub const QUESTIONS_MAX: u32 = 64;
-/// Approvals that lapse in one transaction, at most.
-const EXPIRED_MAX: i64 = 200;
 
 /// A question to a person.
 #[derive(Clone, Debug, PartialEq)]
@@ -121,27 +120,6 @@ impl Store {
         self.inner.writer.write(DECIDE, usize::MAX, verb).await
     }
 
-    /// Rejects what nobody decided in time. Returns the effects that waited.
-    ///
-    /// # Errors
-    /// The record could not be written.
-    pub async fn expire_approvals(&self, now: Timestamp) -> Result<Vec<EffectId>, StoreError> {
-        self.inner.writer.write(EXPIRE, usize::MAX, move |tx| expire(tx, now)).await
-    }
-
-    /// When the next question lapses that nobody has answered.
-    ///
-    /// # Errors
-    /// The record could not be read.
-    pub async fn next_expiry(&self) -> Result<Option<Timestamp>, StoreError> {
-        let look = |connection: &Connection| {
-            let next = "SELECT min(expires_at) FROM approval WHERE status = 'pending'";
-            let mut statement = connection.prepare_cached(next)?;
-            Ok(statement.query_row([], |found| found.get::<_, Option<i64>>(0))?.map(Timestamp))
-        };
-        self.inner.reader.read("read when the next question lapses", look).await
-    }
-
     /// Asks a person something on an agent's own account. `None` when [`QUESTIONS_MAX`] of this caller's are pending.
     ///
     /// # Errors
@@ -234,15 +212,6 @@ fn waits_unsent(tx: &Tx<'_>, asked: &ApprovalView) -> Result<bool, Fault> {
     let mut statement =
         tx.connection.prepare_cached("SELECT 1 FROM effect WHERE id = ?1 AND stage = 'ready'")?;
     Ok(statement.exists([effect.as_str()])?)
-}
-
-fn expire(tx: &mut Tx<'_>, now: Timestamp) -> Result<Vec<EffectId>, Fault> {
-    let rest = "WHERE a.status = 'pending' AND a.expires_at <= ?1 ORDER BY a.expires_at LIMIT ?2";
-    let lapsed = many(tx.connection, rest, [now.0, EXPIRED_MAX])?;
-    for asked in &lapsed {
-        lapse(tx, asked, now)?;
-    }
-    Ok(lapsed.into_iter().filter_map(|asked| asked.effect).collect())
 }
 
 fn lapse(tx: &mut Tx<'_>, asked: &ApprovalView, now: Timestamp) -> Result<(), Fault> {

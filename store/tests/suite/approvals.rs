@@ -88,6 +88,19 @@ async fn a_decision_says_who_and_why() {
 }
 
 #[tokio::test]
+async fn a_question_that_cannot_be_ended_keeps_no_other_from_its_end() {
+    let memory = Memory::new();
+    let (_, spoilt) = park(&memory, memory.refund("pi_1", 1)).await;
+    let (other, _) = park(&memory, memory.refund("pi_2", 1)).await;
+    let shell = memory.shell();
+    shell.execute_batch("DROP TRIGGER approval_decided_once").unwrap();
+    shell.execute("UPDATE approval SET payload = '{' WHERE id = ?1", [spoilt.as_str()]).unwrap();
+    let expired = memory.store.expire_approvals(NOON.plus(DAY)).await.unwrap();
+    assert_eq!(expired, [other.id]);
+    assert_eq!(memory.store.expire_approvals(NOON.plus(DAY)).await.unwrap(), []);
+}
+
+#[tokio::test]
 async fn what_it_depends_on_must_still_be_so_when_it_is_claimed() {
     let memory = Memory::new();
     let unknown = memory.unknown(memory.refund("pi_1", 1), NOON).await;
