@@ -121,6 +121,7 @@ pub async fn forward(
         request.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("te"));
     }
     let reuse = snapshot.config.proxy.reuse_idle_within;
+    not_changed(sidecar, snapshot, &head)?;
     match sending::send(sidecar, &way, request, reuse).await {
         // Nobody asked for another protocol: `Upgrade` is not passed on.
         Ok((response, _)) if response.status().is_informational() => lost(action, snapshot, &head),
@@ -131,6 +132,17 @@ pub async fn forward(
         }
         Err(Broken::NotSent(refusal)) => Err(refusal),
         Err(Broken::Lost) => lost(action, snapshot, &head),
+    }
+}
+
+/// A write that goes by a configuration of before could be governed by now, or denied: nothing of it has left yet.
+fn not_changed(sidecar: &Sidecar, snapshot: &Snapshot, head: &Head) -> Result<(), Refusal> {
+    match is_write(head) && !std::ptr::eq(snapshot, &raw const *sidecar.snapshot()) {
+        true => Err(Refusal::new(
+            Code::Undeclared,
+            "The configuration was changed while this request came in. Nothing was sent; send it once more.",
+        )),
+        false => Ok(()),
     }
 }
 

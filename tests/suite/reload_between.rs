@@ -114,3 +114,27 @@ fn p5_what_an_edit_through_the_api_takes_along_is_a_reload() {
         assert!(provider.record().writes().is_empty(), "{path}");
     }
 }
+
+/// What is passed on and not recorded is governed, or denied, by the configuration that stands when its last byte comes.
+#[test]
+fn p10_what_came_to_be_passed_on_is_not_after_a_reload() {
+    let provider = Provider::tls(&[DESK]);
+    let conf = |rest: &str| Conf::default().host(DESK, provider.addr()).with(rest);
+    let free = pay("pay", DESK, "usd");
+    let free = format!("{}\ngoverned = false\n", free.lines().take(3).collect::<Vec<_>>().join("\n"));
+    let other = "[actions.other]\nmethod = \"POST\"\nurl = \"https://tickets.test/other\"\n";
+    for (what, after) in [("governed", pay("pay", DESK, "usd")), ("denied", other.to_owned())] {
+        let home = Home::new(&conf(&free));
+        let sidecar = home.serve();
+        let mut tunnel = sidecar.billing().tunnel(DESK);
+        let bytes = Ask::json("/v1/pay", r#"{"amount":90000}"#).bytes(DESK);
+        let (first, rest) = bytes.split_at(bytes.len() - 3);
+        tunnel.send(first).unwrap();
+        save(&home, &conf(&after).text());
+        wait_log(&sidecar, TAKEN, 1);
+        tunnel.send(rest).unwrap();
+        let answer = tunnel.answer().unwrap();
+        assert_eq!(answer.status, 403, "{what}: {answer:?}");
+        assert!(provider.record().writes().is_empty(), "{what}");
+    }
+}
