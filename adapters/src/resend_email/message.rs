@@ -35,7 +35,7 @@ impl Message {
         to.dedup();
         let from = match input.get("from") {
             None | Some(Value::Null) => String::new(),
-            Some(Value::String(from)) => bare(from),
+            Some(Value::String(_)) => addresses(input, "from")?.join(","),
             Some(_) => return Err(invalid("`from` must be one address")),
         };
         let line = ["/subject", "/template/id"].iter().find_map(|at| input.pointer(at)?.as_str());
@@ -106,9 +106,9 @@ fn addresses(input: &Value, name: &str) -> Result<Vec<String>, Refusal> {
         return Err(invalid(format!("`{name}` has more than {MAX_ADDRESSES} addresses")));
     }
     let bare: Vec<String> = written.into_iter().map(bare).collect();
-    // Two in one text would be counted as one.
+    // Two in one text would be counted as one, and quotes and comments make another spelling of the same.
     let one = |address: &String| {
-        address.matches('@').count() == 1 && !address.contains([',', ';', ' ', '<', '>', '"'])
+        address.matches('@').count() == 1 && !address.contains([',', ';', ' ', '<', '>', '"', '(', ')'])
     };
     match bare.iter().all(one) {
         true => Ok(bare),

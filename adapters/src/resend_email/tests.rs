@@ -99,6 +99,23 @@ fn every_recipient_is_a_name_that_limits_look_at() {
 }
 
 #[test]
+fn p5_an_address_has_one_spelling_whoever_it_is() {
+    for (written, one) in [
+        ("Acme <Billing@acme.example>", true),
+        ("billing@acme.example", true),
+        ("\"billing\"@acme.example", false),
+        ("x@acme.example, billing@acme.example", false),
+        ("billing(x)@acme.example", false),
+        ("billing", false),
+    ] {
+        for member in ["from", "to"] {
+            assert_eq!(plan(EMAIL, &with(member, json!(written))).is_ok(), one, "{member}: {written}");
+        }
+    }
+    assert!(plan(EMAIL, &with("from", json!(["a@acme.example"]))).is_err());
+}
+
+#[test]
 fn a_retry_with_other_words_acts_on_the_same() {
     let fence = |email: ResendEmail, mail: &Value| plan(email, mail).unwrap().subject;
     let loose = ResendEmail { fence: Fence::Recipients };
