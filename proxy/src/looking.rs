@@ -13,14 +13,14 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::state::{Sidecar, Snapshot};
-use crate::{adapting, as_prepared, read};
+use crate::{adapting, as_prepared, read, reconciler};
 
 /// Questions in one look; the adapters have bounds of their own below it.
 const QUESTIONS_MAX: usize = 128;
 
 /// How a server took a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Server {
+enum Server {
     /// It answered, or was not asked.
     Answers,
     /// It kept the look waiting until its time was over.
@@ -29,24 +29,40 @@ pub enum Server {
     Busy(Option<Duration>),
 }
 
-/// One look, as many questions as it takes. Always ends in a finding.
-pub async fn look(sidecar: &Arc<Sidecar>, snapshot: &Snapshot, due: &LookDue) -> (Finding, Server) {
+/// One look, as many questions as it takes. Always ends in a finding. A server that rests is asked nothing, whoever wants the
+/// look; one that does not answer, or asks for a pause, rests from now on.
+pub async fn look(sidecar: &Arc<Sidecar>, snapshot: &Snapshot, due: &LookDue) -> Finding {
+    let action = snapshot.declared(due.view.action.as_str());
+    let authority = action.map(|(action, _)| adapting::authority(action));
+    if authority.as_ref().is_some_and(|authority| sidecar.unasked.rests(authority)) {
+        return Finding::Unreadable {
+            what: "the provider did not answer, or asks for a pause, and is asked nothing for a while".into(),
+        };
+    }
     let mut server = Server::Answers;
     let begun = Instant::now();
     let finding = found(sidecar, snapshot, due, &mut server).await;
     sidecar.metrics.looked(&finding);
     // What is asked has as long as the whole look: whichever of the two ends first, the time was used up.
     let waited = begun.elapsed() * 10 >= snapshot.config.reconcile.timeout * 9;
-    match (&finding, server) {
-        (Finding::Unreadable { .. }, Server::Answers) if waited => (finding, Server::Silent),
-        (
-            Finding::Unreadable { .. }
-            | Finding::Matched { .. }
-            | Finding::ProviderSaysFailed { .. }
-            | Finding::NoMatch { .. },
-            _,
-        ) => (finding, server),
+    let unread = match &finding {
+        Finding::Unreadable { .. } => true,
+        Finding::Matched { .. } | Finding::ProviderSaysFailed { .. } | Finding::NoMatch { .. } => false,
+    };
+    if unread && waited && server == Server::Answers {
+        server = Server::Silent;
     }
+    let pause = match server {
+        Server::Answers => return finding,
+        Server::Silent | Server::Busy(None) => reconciler::longest_wait(sidecar),
+        Server::Busy(Some(pause)) => pause.min(snapshot.config.reconcile.schedule.max_interval),
+    };
+    if let Some(server) = authority
+        && sidecar.unasked.rest(server.clone(), pause)
+    {
+        tracing::warn!(host = %server.host, pause_s = pause.as_secs(), "a provider does not answer looks, or asks for a pause: it is asked nothing for a while");
+    }
+    finding
 }
 
 async fn found(sidecar: &Arc<Sidecar>, snapshot: &Snapshot, due: &LookDue, server: &mut Server) -> Finding {

@@ -16,7 +16,7 @@ use tokio::task::{Id, JoinSet};
 use tokio::time::Instant;
 
 use crate::adapting;
-use crate::looking::{self, Server};
+use crate::looking;
 use crate::reconciler::{self, apply};
 use crate::state::{Sidecar, Snapshot};
 use crate::task;
@@ -158,10 +158,11 @@ async fn lane(
     let begun = Instant::now();
     let mut done = 0;
     for turn in turns {
-        if begun.elapsed() >= TURNS_FOR {
+        // Somebody else's look may have been told to pause, too. What has no turn is due again.
+        if begun.elapsed() >= TURNS_FOR || server.is_some_and(|server| sidecar.unasked.rests(server)) {
             break;
         }
-        let (finding, took) = looking::look(sidecar, snapshot, turn.due()).await;
+        let finding = looking::look(sidecar, snapshot, turn.due()).await;
         let id = &turn.due().view.id;
         let recorded = match turn {
             Turn::Settle(_) => apply(sidecar, id, finding, Looker::Schedule).await,
@@ -170,16 +171,6 @@ async fn lane(
         match recorded {
             Ok(_) => done += 1,
             Err(error) => reconciler::put_off(sidecar, id, error)?,
-        }
-        let pause = match took {
-            Server::Answers => continue,
-            Server::Silent | Server::Busy(None) => reconciler::longest_wait(sidecar),
-            Server::Busy(Some(pause)) => pause.min(snapshot.config.reconcile.schedule.max_interval),
-        };
-        let Some(server) = server else { continue };
-        if sidecar.unasked.rest(server.clone(), pause) {
-            tracing::warn!(host = %server.host, pause_s = pause.as_secs(), "a provider does not answer looks, or asks for a pause: it is asked nothing for a while");
-            break;
         }
     }
     Ok(done)

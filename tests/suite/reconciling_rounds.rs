@@ -86,5 +86,11 @@ fn a_provider_that_asks_for_a_pause_gets_one() {
         Some(()).filter(|()| detail(&sidecar, &effect)["looks"].as_u64() >= Some(4))
     });
     assert_eq!(reads(&desk), 1, "none of the three is asked about again");
+    // Nor when a key wants it.
+    let asked = sidecar.reconcile(&home, "ops", &waits[0]);
+    assert_eq!((asked.code, reads(&desk)), (13, 1), "{asked:?}");
+    let shown = detail(&sidecar, &waits[0]);
+    let last = &shown["evidence"].as_array().unwrap().last().unwrap()["text"];
+    assert!(last.as_str().unwrap().contains("asked nothing for a while"), "{last}");
     assert!(waits.iter().all(|effect| detail(&sidecar, effect)["outcome"] == "unknown"));
 }
