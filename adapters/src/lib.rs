@@ -94,6 +94,22 @@ impl Adapter {
         }
     }
 
+    /// The input of an invocation as its provider spells it: what the published API's clients call otherwise has one name
+    /// before anything is judged.
+    ///
+    /// # Errors
+    /// `invalid_input`: one member in two spellings.
+    pub fn spelled(&self, input: Value) -> Result<Value, Refusal> {
+        match self {
+            Self::StripeRefund(_) => stripe_refund::spelled(input),
+            Self::ResendEmail(_)
+            | Self::GithubFile(_)
+            | Self::GithubWrite(_)
+            | Self::StripeWrite(_)
+            | Self::Declared(_) => Ok(input),
+        }
+    }
+
     /// The JSON Schema of the input that [`Self::build`] takes, for listings; `None` where only an operator can say.
     #[must_use]
     pub fn input_schema(&self) -> Option<Value> {

@@ -14,7 +14,7 @@ use oncegate_policy::json;
 use oncegate_policy::refusal::{Code, Refusal};
 use serde_json::Value;
 
-pub(crate) use build::input_schema;
+pub(crate) use build::{input_schema, spelled};
 
 use crate::built::Built;
 use crate::look::{Look, LookStep, Memory};

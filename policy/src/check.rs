@@ -49,10 +49,14 @@ impl Check {
     }
 
     /// Whether `root` says anything on the question: an `absent` one on the items of a list (`*`) needs that list. What has no
-    /// such list, as an error has none, is no list without the item.
+    /// such list, as an error has none, is no list without the item. None of one answer is whole below two `*`.
     #[must_use]
     pub fn is_answered_by(&self, root: &Value) -> bool {
         let Some(list) = self.absent_from() else { return true };
+        // A list in each item of a list can have more pages of its own, which nobody has looked at.
+        if self.path.matches('*').count() > 1 {
+            return false;
+        }
         let list = if list.is_empty() { Some(root) } else { get(root, list) };
         list.is_some_and(Value::is_array)
     }
@@ -76,8 +80,11 @@ impl Check {
     /// or another text does.
     pub(crate) fn is_unclear_in(&self, input: &Value) -> bool {
         select(input, self.input_path()).into_iter().any(|value| match &self.equals {
-            None => presence(value) != Presence::Something || says_no(value),
-            Some(Expected::Literal(Value::Bool(_))) => is_cast(value),
+            None => !is_plainly_there(value),
+            Some(Expected::Literal(Value::Bool(wanted))) => is_cast(value, *wanted),
+            Some(Expected::Literal(Value::String(wanted))) if wanted == "true" || wanted == "false" => {
+                is_cast(value, wanted == "true")
+            }
             Some(Expected::Literal(_) | Expected::Template(_)) => false,
         })
     }
@@ -127,16 +134,29 @@ impl Check {
     }
 }
 
-/// A text by which forms say that there is none.
-fn says_no(value: &Value) -> bool {
-    let no = ["0", "false", "no", "none", "null", "off"];
-    value.as_str().is_some_and(|text| no.iter().any(|no| text.trim().eq_ignore_ascii_case(no)))
+/// What no server takes for nothing.
+fn is_plainly_there(value: &Value) -> bool {
+    match value {
+        Value::Array(items) => items.iter().any(is_plainly_there),
+        Value::Object(members) => members.values().any(is_plainly_there),
+        Value::String(text) => !says_no(text.trim()),
+        Value::Null | Value::Bool(_) | Value::Number(_) => presence(value) == Presence::Something,
+    }
 }
 
-/// Neither `true` nor `false`, nor a form's text for them: servers cast `1`, `"on"`, `"TRUE"`, `[true]` as each likes.
-fn is_cast(value: &Value) -> bool {
+/// A text by which one server or another says that there is none, or 0.
+fn says_no(text: &str) -> bool {
+    const NO: [&str; 12] =
+        ["", "f", "false", "n", "nan", "nil", "no", "none", "null", "off", "undefined", "-"];
+    NO.iter().any(|no| text.eq_ignore_ascii_case(no)) || text.parse::<f64>().is_ok_and(|number| number == 0.0)
+}
+
+/// Neither `true` nor `false`, nor a form's text for them: servers cast `1`, `"on"`, `"TRUE"`, `[true]` as each likes, and `null`
+/// and what is empty to `false`.
+fn is_cast(value: &Value, wanted: bool) -> bool {
     match value {
-        Value::Null | Value::Bool(_) => false,
+        Value::Bool(_) => false,
+        Value::Null => !wanted,
         Value::String(text) => text != "true" && text != "false",
         Value::Number(_) | Value::Array(_) | Value::Object(_) => true,
     }

@@ -83,13 +83,14 @@ fn inside_success(answer: &Answer, rules: &ResponseRules) -> Verdict {
         };
     }
     let nothing = serde_json::Value::Null;
-    // 204 never has a body (RFC 9110 section 15.3.5): no word of failure stands in it, and none of success either.
-    let body = if answer.status == 204 { Ok(nothing.clone()) } else { json::of_answer(&answer.body) };
+    // 204 never has a body (RFC 9110 section 15.3.5): nothing in it says that it failed.
+    let bodiless = answer.status == 204;
+    let body = if bodiless { Ok(nothing.clone()) } else { json::of_answer(&answer.body) };
     let Ok(body) = body else { return Verdict::Unknown };
     let scope = Scope { input: &nothing, effect_id: None, effect_key: None, response: Some(&body) };
     let all_hold =
         |checks: &[Check]| !checks.is_empty() && checks.iter().all(|check| check.holds(&body, &scope));
-    match (all_hold(&rules.succeeded_when), all_hold(&rules.failed_when)) {
+    match (all_hold(&rules.succeeded_when), !bodiless && all_hold(&rules.failed_when)) {
         (true, false) => Verdict::Succeeded,
         (false, true) => Verdict::Failed,
         // Both, or neither: the declaration does not say which.
@@ -204,6 +205,9 @@ mod tests {
         assert_eq!(verdict(&status(204), &unless(not_void.clone())), Succeeded);
         assert_eq!(verdict(&status(204), &unless(check("ok", "true"))), Unknown);
         assert_eq!(verdict(&status(204), &only_failure), Unknown);
+        let no_mark = Check { path: "id".into(), equals: None, absent: true };
+        let failed_without = ResponseRules { failed_when: vec![no_mark], ..only_failure.clone() };
+        assert_eq!(verdict(&status(204), &failed_without), Unknown, "what is not said is no failure");
         assert_eq!(
             verdict(&says(""), &unless(not_void)),
             Unknown,

@@ -95,10 +95,12 @@ impl Candidate<'_> {
         self.when.iter().find_map(|check| lookalike(input, check.input_path()))
     }
 
-    /// The path of a condition on which servers differ for this input.
+    /// The path of a condition on which servers differ for this input, if everything else that `when` asks for holds.
     #[must_use]
     pub fn unclear(&self, input: &Value) -> Option<&str> {
-        self.when.iter().find(|check| check.is_unclear_in(input)).map(Check::input_path)
+        let open = |check: &&Check| check.is_unclear_in(input);
+        let left = self.when.iter().all(|check| open(&check) || check.holds_for_input(input));
+        self.when.iter().find(open).filter(|_| left).map(Check::input_path)
     }
 
     /// The same where only `part` of the input is known: `None` when it depends on the rest.

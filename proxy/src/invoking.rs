@@ -49,6 +49,7 @@ pub fn asking(
     adapter: &Adapter,
     invoked: Invoked,
 ) -> Result<Asking, Refusal> {
+    let invoked = Invoked { input: adapter.spelled(invoked.input)?, ..invoked };
     fits::given(snapshot, action, &invoked.input)?;
     let fresh = Fresh::ids();
     let key = fresh.provider_key();

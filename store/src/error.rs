@@ -65,7 +65,10 @@ impl StoreError {
     pub fn is_undone(&self) -> bool {
         match (self, self.trouble()) {
             (Self::Overloaded, _) | (Self::Failed { .. }, Some(_)) => true,
-            (Self::Commit { .. }, Some(Trouble::Full | Trouble::ReadOnly | Trouble::Locked)) => true,
+            // Not for what SQLite calls a fault of the disk (`IOERR`): then the commit stands in the log already.
+            (Self::Commit { source, .. }, Some(Trouble::Full | Trouble::ReadOnly | Trouble::Locked)) => {
+                source.sqlite_error_code() != Some(rusqlite::ErrorCode::SystemIoFailure)
+            }
             (Self::Commit { .. }, Some(Trouble::Damaged | Trouble::Moved | Trouble::Disk) | None)
             | (Self::Failed { .. }, None)
             | (Self::Closed, _) => false,

@@ -46,8 +46,9 @@ pub fn examine(path: &Path) -> Result<Found, OpenError> {
         }
         Err(error) => return Err(error),
     };
-    // Rolled back when it is dropped.
-    let inside = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
+    // Given back at once: a sidecar that runs on it wants it as well.
+    drop(connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?);
+    let inside = connection.transaction().map_err(failed)?;
     match reads.then(|| read(&inside)).transpose() {
         Err(Fault::Database(source)) => Err(failed(source)),
         // What is wrong with one row, a start passes by and says.

@@ -51,10 +51,6 @@ pub fn look(path: &Path) -> Result<Found, OpenError> {
     };
     match (found, logged) {
         (Found::Nothing | Found::EmptyFile, Some(1..)) => Err(OpenError::LogAlone { path, log }),
-        // Nothing else can say what it holds. A first start that was killed half-way has its log beside it.
-        (Found::Record, None) if is_no_record(&path).map_err(failed(&path))? => {
-            Err(OpenError::NotADatabase { path })
-        }
         (Found::Nothing | Found::EmptyFile, None | Some(0)) | (Found::Record, _) => Ok(found),
     }
 }
@@ -72,16 +68,6 @@ fn bytes(path: &Path) -> io::Result<Option<u64>> {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
-}
-
-/// Whether it is a database of SQLite's without a version: what is copied of one whose record stands in its log. Other files
-/// are SQLite's to judge.
-fn is_no_record(path: &Path) -> io::Result<bool> {
-    let mut header = Vec::with_capacity(HEADER);
-    let limit = u64::try_from(HEADER).unwrap_or(u64::MAX);
-    File::open(path)?.take(limit).read_to_end(&mut header)?;
-    let whole = header.len() == HEADER && header.starts_with(b"SQLite format 3\0");
-    Ok(whole && header.get(VERSION_AT).is_some_and(|version| version.iter().all(|byte| *byte == 0)))
 }
 
 /// Whether the disk has room for what stands beside a database. On a file system with small blocks SQLite itself finds that

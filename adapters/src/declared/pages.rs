@@ -1,42 +1,53 @@
 //! Whether an answer can be believed to hold the whole list: only then is something absent from it.
 //!
-//! There is no end of names by which APIs say that there is more. So it is the other way round: a list is whole if all that
-//! is said beside it is known to say nothing of the kind. To be mistaken leaves an effect unknown, and settles none.
+//! There is no end of names by which APIs say that there is more. So a list is whole if the answer says so itself, or if nothing
+//! that stands beside it could mean that it is not. To be mistaken leaves an effect unknown, and settles none.
 
 use oncegate_policy::check::{Presence, presence};
 use oncegate_policy::exchange::Answer;
 use oncegate_policy::json::get;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// Names are compared without `_`, `-`, `@`, `$`, `.` and an `x-` before them, in lower case.
 ///
 /// By `true` these say that this is the end, and by `false` that it is not.
-const ENDS: [&str; 8] =
-    ["last", "islast", "lastpage", "islastpage", "done", "complete", "iscomplete", "finished"];
-/// What is `true` of any page.
-const TRUE: [&str; 4] = ["ok", "success", "successful", "livemode"];
+const ENDS: [&str; 12] = [
+    "complete",
+    "done",
+    "end",
+    "endoflist",
+    "exhausted",
+    "final",
+    "finished",
+    "iscomplete",
+    "isend",
+    "islast",
+    "islastpage",
+    "last",
+];
+/// By `true` these say that the answer is one.
+const GOOD: [&str; 3] = ["ok", "success", "successful"];
+/// How many items there are in all.
+const TOTALS: [&str; 7] =
+    ["recordstotal", "total", "totalcount", "totalelements", "totalitems", "totalrecords", "totalresults"];
 /// How many items a page can have: one that is full may not be the last.
 const SIZES: [&str; 8] =
-    ["limit", "perpage", "pagesize", "size", "maxresults", "itemsperpage", "resultsperpage", "top"];
-/// Texts that are about this page, or about the answer.
-const TEXTS: [&str; 20] = [
+    ["itemsperpage", "limit", "maxresults", "pagesize", "perpage", "resultsperpage", "size", "top"];
+/// What is about this page, or about the answer, whatever it says.
+const NEITHER: [&str; 16] = [
     "apiversion",
     "etag",
     "first",
-    "firstpageurl",
     "href",
     "id",
     "kind",
-    "message",
+    "livemode",
     "object",
-    "odatacontext",
     "path",
+    "prev",
+    "previous",
     "requestid",
-    "schema",
     "self",
-    "status",
-    "timestamp",
-    "traceid",
     "type",
     "url",
     "version",
@@ -45,36 +56,58 @@ const TEXTS: [&str; 20] = [
 const HOLD_MORE: [&str; 9] =
     ["cursors", "links", "meta", "metadata", "page", "pageinfo", "pagination", "paging", "responsemetadata"];
 /// A word in a field's name that makes it one about pages.
-const FIELD_WORDS: [&str; 8] =
-    ["next", "cursor", "continuation", "more", "page", "pages", "total", "totalpages"];
+const FIELD_WORDS: [&str; 14] = [
+    "continuation",
+    "count",
+    "cursor",
+    "marker",
+    "more",
+    "next",
+    "offset",
+    "page",
+    "pages",
+    "pagination",
+    "partial",
+    "total",
+    "totalpages",
+    "truncated",
+];
 /// How deep what is beside the list, or holds it, may lie: `{"meta": {"page": {"next": …}}}`.
 const DEPTH_MAX: usize = 6;
+
+/// What stands beside a list says of it; of two, the greater counts.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Says {
+    Nothing,
+    /// It may be anything.
+    Unknown,
+    /// This is all.
+    End,
+    /// There is more, or the answer is none.
+    More,
+}
 
 /// Whether `answer`, whose list is at the dotted path `list` of `body`, may go on elsewhere.
 pub(super) fn may_go_on(answer: &Answer, body: &Value, list: &str) -> bool {
     let items = if list.is_empty() { Some(body) } else { get(body, list) };
     let length = items.and_then(Value::as_array).map_or(0, Vec::len);
-    let beside = || match body {
-        Value::Object(members) => {
-            members.iter().any(|(name, member)| doubt(name, member, list, length, DEPTH_MAX))
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => false,
+    let fields = answer.headers.iter().map(|(name, value)| of_field(name, value, length));
+    let members = match body {
+        Value::Object(members) => Some(of_members(members, list, length, DEPTH_MAX)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => None,
     };
-    answer.status == 206
-        || answer.headers.iter().any(|(name, value)| field_in_doubt(name, value, length))
-        || beside()
+    let said = fields.chain(members).max().unwrap_or(Says::Nothing);
+    answer.status == 206 || matches!(said, Says::Unknown | Says::More)
 }
 
-fn field_in_doubt(name: &str, value: &str, length: usize) -> bool {
+fn of_field(name: &str, value: &str, length: usize) -> Says {
     let name = name.to_ascii_lowercase();
     match name.as_str() {
-        "link" => names_next(value),
+        "link" if names_next(value) => Says::More,
         // Some APIs say so of items with a 200 as well: `items 0-9/57`.
-        "content-range" => text_in_doubt("total", value.rsplit('/').next().unwrap_or_default(), length),
-        _ => {
-            let of_pages = name.split('-').any(|word| FIELD_WORDS.contains(&word));
-            of_pages && !value.trim().is_empty() && text_in_doubt(&plain(&name), value, length)
-        }
+        "content-range" => of_text("total", value.rsplit('/').next().unwrap_or_default(), length),
+        _ if name.split('-').any(|word| FIELD_WORDS.contains(&word)) => of_text(&plain(&name), value, length),
+        _ => Says::Nothing,
     }
 }
 
@@ -86,59 +119,97 @@ fn names_next(link: &str) -> bool {
     values.flat_map(|value| value.trim().trim_matches('"').split_ascii_whitespace()).any(|rel| rel == "next")
 }
 
-/// Whether a member makes it doubtful that the list is whole. `list` is the path to it from the object that the member is
-/// in, if it is below it. What the list's own items say of themselves says nothing of the list.
-fn doubt(name: &str, member: &Value, list: &str, length: usize, depth: usize) -> bool {
+/// `list` is the path to the list from this object, if it is below it.
+fn of_members(members: &Map<String, Value>, list: &str, length: usize, depth: usize) -> Says {
+    let said = members.iter().map(|(name, member)| of_member(name, member, list, length, depth));
+    said.max().unwrap_or(Says::Nothing)
+}
+
+/// What the list's own items say of themselves says nothing of the list.
+fn of_member(name: &str, member: &Value, list: &str, length: usize, depth: usize) -> Says {
     let (first, below) = list.split_once('.').unwrap_or((list, ""));
     let leads_there = !list.is_empty() && name == first;
-    if leads_there && below.is_empty() {
-        return false;
-    }
     let name = plain(name);
     match member {
-        Value::Null => false,
-        Value::Bool(true) => !ENDS.contains(&name.as_str()) && !TRUE.contains(&name.as_str()),
-        Value::Bool(false) => ENDS.contains(&name.as_str()),
-        Value::Number(number) => number_in_doubt(&name, number.as_f64(), length),
-        Value::String(text) => text_in_doubt(&name, text, length),
-        Value::Array(links) if name == "links" => links.iter().any(is_next),
-        Value::Array(items) => !items.is_empty(),
+        _ if leads_there && below.is_empty() => Says::Nothing,
         Value::Object(members) if depth > 0 && (leads_there || HOLD_MORE.contains(&name.as_str())) => {
-            let list = if leads_there { below } else { "" };
-            members.iter().any(|(name, member)| doubt(name, member, list, length, depth - 1))
+            of_members(members, if leads_there { below } else { "" }, length, depth - 1)
         }
-        // A link to this page, or to the first, or something that is not known.
-        Value::Object(_) => !["self", "first"].contains(&name.as_str()) && is_set(member),
+        Value::Array(links) if name == "links" && !links.iter().any(is_next) => Says::Nothing,
+        Value::String(text) => of_text(&name, text, length),
+        Value::Bool(said) => of_word(&name, *said),
+        Value::Number(number) => of_number(&name, number.as_f64().unwrap_or(f64::MAX), length),
+        Value::Null | Value::Array(_) | Value::Object(_) => of_thing(&name, is_set(member)),
     }
 }
 
 /// `name` is plain.
-fn text_in_doubt(name: &str, text: &str, length: usize) -> bool {
+fn of_text(name: &str, text: &str, length: usize) -> Says {
     let text = text.trim();
     match text.to_ascii_lowercase().as_str() {
-        "" => false,
-        "true" => !ENDS.contains(&name),
-        "false" => ENDS.contains(&name),
-        _ => match text.parse() {
-            Ok(number) => number_in_doubt(name, Some(number), length),
-            Err(_) => !TEXTS.contains(&name),
+        "true" => of_word(name, true),
+        "false" => of_word(name, false),
+        "ok" | "success" if name == "status" => Says::Nothing,
+        lower => match lower.parse() {
+            Ok(number) => of_number(name, number, length),
+            Err(_) => of_thing(name, !text.is_empty()),
         },
     }
 }
 
-/// `name` is plain. Of nothing there is no more.
-fn number_in_doubt(name: &str, number: Option<f64>, length: usize) -> bool {
-    let Some(number) = number else { return true };
-    let length = f64::from(u32::try_from(length).unwrap_or(u32::MAX));
-    if SIZES.contains(&name) {
-        number <= length
-    } else if name.contains("page") {
-        number > 1.0
-    } else if name.contains("total") || name.contains("count") {
-        number > length
-    } else {
-        number != 0.0
+fn of_word(name: &str, said: bool) -> Says {
+    if ENDS.contains(&name) {
+        return if said { Says::End } else { Says::More };
     }
+    match said {
+        false if GOOD.contains(&name) => Says::More,
+        false if is_next_name(name) => Says::End,
+        true if GOOD.contains(&name) => Says::Nothing,
+        _ => of_thing(name, true),
+    }
+}
+
+fn of_number(name: &str, number: f64, length: usize) -> Says {
+    let length = f64::from(u32::try_from(length).unwrap_or(u32::MAX));
+    if ENDS.contains(&name) {
+        return of_word(name, number != 0.0);
+    }
+    if SIZES.contains(&name) {
+        return if number <= length { Says::More } else { Says::Nothing };
+    }
+    if name.contains("page") {
+        return if number > 1.0 { Says::More } else { Says::Nothing };
+    }
+    if name.contains("total") || name.contains("count") {
+        let all = TOTALS.contains(&name) && number >= length;
+        return match (number > length, all) {
+            (true, _) => Says::More,
+            (false, true) => Says::End,
+            (false, false) => Says::Nothing,
+        };
+    }
+    of_thing(name, number != 0.0)
+}
+
+/// Something that is there, or is not, whatever it is.
+fn of_thing(name: &str, is_there: bool) -> Says {
+    match (is_next_name(name), is_there) {
+        (true, true) => Says::More,
+        (true, false) => Says::End,
+        (false, true) if name.starts_with("error") => Says::More,
+        (false, true) if !NEITHER.contains(&name) => Says::Unknown,
+        (false, _) => Says::Nothing,
+    }
+}
+
+/// Whether a name is one for what comes behind this page. What is behind the last of these items may be none.
+fn is_next_name(name: &str) -> bool {
+    name.starts_with("next")
+        || (name.contains("more") && !name.contains("previous"))
+        || name.starts_with("hasnext")
+        || name.contains("continu")
+        || ["after", "cursor", "lastevaluatedkey", "odatanextlink", "istruncated", "truncated"]
+            .contains(&name)
 }
 
 fn is_next(link: &Value) -> bool {
@@ -244,6 +315,31 @@ mod tests {
             (json!({"data": [1], "timed_out": true}), "data", true),
             (json!({"data": [], "errors": [{"message": "backend down"}]}), "data", true),
             (json!({"data": [], "what_nobody_knows": "x"}), "data", true),
+            (json!({"data": [], "what_nobody_knows": false}), "data", true),
+            (json!({"data": [], "is_end": false}), "data", true),
+            (json!({"data": [], "list_complete": false}), "data", true),
+            (json!({"data": [], "done": 0, "has_more": false}), "data", true),
+            (
+                json!({"data": [], "success": false, "message": "backend down", "has_more": false}),
+                "data",
+                true,
+            ),
+            (json!({"data": [], "status": "error"}), "data", true),
+            // Who says that it is all is believed, whatever else is said.
+            (
+                json!({"data": [1], "has_more": false, "took": 3, "jsonapi": {"version": "1.1"}}),
+                "data",
+                false,
+            ),
+            (json!({"content": [1], "last": true, "pageable": {"sort": {"sorted": true}}}), "content", false),
+            (
+                json!({"r": {"edges": [1], "pageInfo": {"hasNextPage": false, "endCursor": "x"}}}),
+                "r.edges",
+                false,
+            ),
+            (json!({"items": [1], "metadata": {"continue": "", "resourceVersion": "71"}}), "items", false),
+            (json!({"data": [1], "total": 1, "took": 3}), "data", false),
+            (json!({"data": [1], "total": 1, "next": "x"}), "data", true),
             (json!({"ok": true, "object": "list", "url": "/v1/x", "data": [], "errors": []}), "data", false),
         ] {
             assert_eq!(may_go_on(&answer, &body, list), more, "{body}");
@@ -269,6 +365,9 @@ mod tests {
             ("X-Page", "1", false),
             ("X-Request-Id", "abc", false),
             ("X-RateLimit-Remaining", "99", false),
+            ("X-Pagination", r#"{"TotalCount":250}"#, true),
+            ("X-Truncated", "true", true),
+            ("X-Count", "250", true),
         ] {
             let headers = vec![(name.to_owned(), value.to_owned())];
             let answer = Answer { status: 200, reason: None, headers, body: vec![] };

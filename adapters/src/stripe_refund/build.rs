@@ -18,15 +18,27 @@ const SPELLINGS: [(&str, &str); 3] = [
 
 pub(super) fn build(input: &Value, currency: &str) -> Result<Built, Refusal> {
     same_currency(input, currency)?;
-    let (members, headers) = apart(input)?;
-    let members = as_stripe_reads(members)?;
+    let (mut members, headers) = apart(input)?;
+    // The currency of a payment's refund is that of the payment: where it is the action's, it goes no further, and a request
+    // with it is the same as one without.
+    if members.contains_key("payment_intent") || members.contains_key("charge") {
+        members.remove("currency");
+    }
     let body = form_body::encode(&members).map_err(invalid)?;
     Ok(Built { method: "POST".to_owned(), url: URL.to_owned(), headers, body: Some(body) })
 }
 
-/// In Stripe's own spelling. The currency of a payment's refund is that of the payment: where it is the action's, it goes no
-/// further, and a request with it is the same as one without.
-fn as_stripe_reads(members: Map<String, Value>) -> Result<Map<String, Value>, Refusal> {
+/// In Stripe's own spelling, by which a refund is judged.
+///
+/// # Errors
+/// `invalid_input`: one parameter in two spellings.
+pub(crate) fn spelled(input: Value) -> Result<Value, Refusal> {
+    let members = match input {
+        Value::Object(members) => members,
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+            return Ok(input);
+        }
+    };
     let mut spelled = Map::new();
     for (name, value) in members {
         let own =
@@ -36,10 +48,7 @@ fn as_stripe_reads(members: Map<String, Value>) -> Result<Map<String, Value>, Re
             return Err(invalid(format!("The input says {own} in two spellings")));
         }
     }
-    if spelled.contains_key("payment_intent") || spelled.contains_key("charge") {
-        spelled.remove("currency");
-    }
-    Ok(spelled)
+    Ok(Value::Object(spelled))
 }
 
 /// What tools that are built from the listing need to know of a refund's input.

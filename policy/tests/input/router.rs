@@ -134,13 +134,22 @@ fn a_candidate_tells_what_its_conditions_leave_open() {
     let (told, _) = Router::build(vec![
         route("there", "POST", url, vec![present("flag")]),
         route("true", "POST", url, vec![not("dry", json!(true))]),
+        route("false", "POST", url, vec![equals("dry", json!(false))]),
+        route("both", "POST", url, vec![equals("name", json!("pay")), equals("dry", json!(true))]),
     ]);
     let told = told.candidates("POST", Scheme::Https, &authority, &path, &[]);
     for (action, member, values, unclear) in [
-        ("there", "flag", json!([null, "", [], {}, false, 0, "0", "false", " No "]), true),
-        ("there", "flag", json!([true, 1, "x", [0], "1"]), false),
+        (
+            "there",
+            "flag",
+            json!([null, "", [], {}, false, 0, "0", "false", " No ", "f", "0.0", " ", [null], [0]]),
+            true,
+        ),
+        ("there", "flag", json!([true, 1, "x", [1], {"a": "b"}, "1"]), false),
         ("true", "dry", json!([1, 0, "1", "", "on", "TRUE", [true], {}]), true),
         ("true", "dry", json!([true, false, "true", "false", null]), false),
+        ("false", "dry", json!([null, "", 0]), true),
+        ("false", "dry", json!([true, false]), false),
     ] {
         let candidate = told.iter().find(|candidate| candidate.action == action).unwrap();
         assert_eq!(candidate.unclear(&json!({ "other": "" })), None);
@@ -149,6 +158,13 @@ fn a_candidate_tells_what_its_conditions_leave_open() {
             assert_eq!(candidate.unclear(&input), unclear.then_some(member), "{action} {input}");
         }
     }
+    let both = told.iter().find(|candidate| candidate.action == "both").unwrap();
+    assert_eq!(both.unclear(&json!({ "name": "pay", "dry": 1 })), Some("dry"));
+    assert_eq!(
+        both.unclear(&json!({ "name": "find", "dry": 1 })),
+        None,
+        "it is not this action in any reading"
+    );
     // A part of the input may say enough.
     assert_eq!(refund.applies_to_part(&json!({ "operationName": "refundCreate" })), Some(true));
     assert_eq!(refund.applies_to_part(&json!({ "operationName": "orderCancel" })), Some(false));
