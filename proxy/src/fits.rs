@@ -27,12 +27,15 @@ pub struct Schema {
 }
 
 impl Schema {
-    /// Compiles it; `None` for what is no schema, which no configuration with one gets as far as this.
-    #[must_use]
-    pub fn of(schema: &Value) -> Option<Self> {
-        let declared = jsonschema::validator_for(schema).ok()?;
-        let with_lists = lists::asked_for(schema).map(|schema| jsonschema::validator_for(&schema));
-        Some(Self { declared, with_lists: with_lists.transpose().ok()? })
+    /// Compiles it.
+    ///
+    /// # Errors
+    /// It is no schema; no configuration with one gets as far as this.
+    pub fn of(schema: &Value) -> Result<Self, ValidationError<'static>> {
+        let declared = jsonschema::validator_for(schema)?;
+        let with_lists =
+            lists::asked_for(schema).map(|schema| jsonschema::validator_for(&schema)).transpose()?;
+        Ok(Self { declared, with_lists })
     }
 }
 

@@ -126,7 +126,7 @@ impl Snapshot {
     /// Makes a configuration ready.
     ///
     /// # Errors
-    /// A `ca_file` that cannot be read or holds no certificate.
+    /// A `ca_file` that cannot be read or holds no certificate, or a schema that is none.
     pub fn new(
         config: Config,
         directory: PathBuf,
@@ -144,9 +144,12 @@ impl Snapshot {
         let schemas = config
             .actions
             .iter()
-            .filter_map(|(name, action)| Some((name.clone(), action.input_schema.as_ref()?)))
-            .filter_map(|(name, schema)| Some((name, Schema::of(schema)?)))
-            .collect();
+            .filter_map(|(name, action)| Some((name, action.input_schema.as_ref()?)))
+            .map(|(name, schema)| match Schema::of(schema) {
+                Ok(schema) => Ok((name.clone(), schema)),
+                Err(fault) => Err(SnapshotError::Schema { action: name.clone(), fault: Box::new(fault) }),
+            })
+            .collect::<Result<_, _>>()?;
         let alpn: &[&[u8]] = &[b"http/1.1"];
         let mut trust = BTreeMap::new();
         for path in config.hosts.iter().filter_map(|host| host.ca_file.clone()) {

@@ -1,18 +1,13 @@
 //! What is where the database is, told before SQLite opens it: SQLite removes the log of a file with nothing in it, and begins
 //! a new log beside a new file. Both would destroy the only record of what was sent.
 
-use std::fs::File;
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use rusqlite::ffi;
 
 use crate::error::OpenError;
 use crate::lock;
-
-/// Of a database file's header, which is 100 bytes long: where `user_version` stands.
-const VERSION_AT: std::ops::Range<usize> = 60..64;
-const HEADER: usize = 100;
 
 /// What SQLite writes at once of the files that it has beside a database, and some for the first transactions.
 const ROOM_BYTES: u64 = 64 * 1024;

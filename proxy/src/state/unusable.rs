@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use oncegate_policy::action::ActionName;
 use thiserror::Error;
 
 use crate::control::tls::ControlTlsError;
@@ -24,6 +25,15 @@ pub enum SnapshotError {
         path: PathBuf,
         /// What is wrong with it.
         source: oncegate_certs::TrustError,
+    },
+    /// An action's schema is none.
+    #[error("input_schema of action {action} is not a JSON Schema")]
+    Schema {
+        /// Whose.
+        action: ActionName,
+        /// What is wrong with it.
+        #[source]
+        fault: Box<jsonschema::ValidationError<'static>>,
     },
     /// The control listener's certificate.
     #[error("`tls` of [control]: the control API cannot be served")]
