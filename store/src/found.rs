@@ -12,6 +12,8 @@ use crate::lock;
 /// What SQLite writes at once of the files that it has beside a database, and some for the first transactions.
 const ROOM_BYTES: u64 = 64 * 1024;
 
+/// The number of ext2, ext3 and ext4 (`EXT4_SUPER_MAGIC`, statfs(2)).
+const EXT: u64 = 0xEF53;
 /// What ext4 keeps for itself: a fiftieth of its blocks, and not more than this.
 const KEPT_PART: u64 = 50;
 const KEPT_BLOCKS_MAX: u64 = 4096;
@@ -69,9 +71,13 @@ fn bytes(path: &Path) -> io::Result<Option<u64>> {
 /// there is none by a signal that ends the process: it maps a file into memory whose blocks cannot be had.
 pub(crate) fn room_beside(path: &Path) -> Result<(), OpenError> {
     let path = lock::own_name(path);
-    let Some(Ok(disk)) = path.parent().map(rustix::fs::statvfs) else { return Ok(()) };
+    let Some(folder) = path.parent() else { return Ok(()) };
+    let (Ok(disk), Ok(kind)) = (rustix::fs::statvfs(folder), rustix::fs::statfs(folder)) else {
+        return Ok(());
+    };
     // Root may have what is kept for it. What ext4 keeps for itself counts as free to root, and nobody has it.
-    let kept = (disk.f_blocks / KEPT_PART).min(KEPT_BLOCKS_MAX);
+    let keeps = u64::try_from(kind.f_type).is_ok_and(|kind| kind == EXT);
+    let kept = if keeps { (disk.f_blocks / KEPT_PART).min(KEPT_BLOCKS_MAX) } else { 0 };
     let is_root = rustix::process::geteuid().is_root();
     let free = if is_root { disk.f_bfree.saturating_sub(kept) } else { disk.f_bavail };
     // Some that are not on a disk have no blocks at all.
