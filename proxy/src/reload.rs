@@ -146,17 +146,6 @@ pub async fn take(sidecar: &Arc<Sidecar>, loaded: Loaded) -> Result<Reloaded, Re
     Turn::take(sidecar).await.swap_alone(Ready::of(&sidecar.snapshot(), loaded)?).await.inspect(log)
 }
 
-/// Judges the whole configuration with some edits in `managed/`, writes them, and takes it.
-///
-/// # Errors
-/// Why nothing was changed.
-pub async fn replace_managed(
-    sidecar: &Arc<Sidecar>,
-    edits: Vec<ManagedEdit>,
-) -> Result<Reloaded, ReplaceError> {
-    Turn::take(sidecar).await.replace_managed(edits).await
-}
-
 /// Whoever holds it is the only one that changes the configuration. An edit that depends on what stands holds it from
 /// its first read on.
 pub struct Turn<'a> {
@@ -225,10 +214,10 @@ impl<'a> Turn<'a> {
         taken.map(Some)
     }
 
-    /// As [`replace_managed`].
+    /// Judges the whole configuration with some edits in `managed/`, writes them, and takes it.
     ///
     /// # Errors
-    /// As [`replace_managed`].
+    /// Why nothing was changed.
     pub async fn replace_managed(&mut self, edits: Vec<ManagedEdit>) -> Result<Reloaded, ReplaceError> {
         let prepared = self.prepare(edits).await?;
         let editing = self.sidecar.editions.editing().await;

@@ -94,7 +94,7 @@ fn p5_what_came_before_an_action_moved_passes_no_limit_after_it() {
 fn p5_what_an_edit_through_the_api_takes_along_is_a_reload() {
     const LIMIT: &str = r#"{"name":"mine","dimension":"resource_mutations","period":"day","amount":5}"#;
     const SECRET: &str = r#"{"value":"v","allowedHosts":["tickets.test"]}"#;
-    const ACTION: &str = r#"{"name":"other","method":"POST","url":"https://other.test/x"}"#;
+    const ACTION: &str = r#"{"name":"other","method":"POST","urlTemplate":"https://other.test/x"}"#;
     let provider = Provider::tls(&[DESK]);
     let conf = |name: &str| {
         let hosts = Conf::default().host(DESK, provider.addr()).host("other.test", provider.addr());
