@@ -36,10 +36,6 @@ fn name(entry: &Entry<'_>) -> Option<CallerName> {
         );
         entry.node.log.fault(entry.place, message);
     }
-    if CallerName::RESERVED.contains(&entry.name) {
-        let message = format!("`{}` cannot be a caller's name: it is an author of evidence", entry.name);
-        entry.node.log.fault(entry.place, message);
-    }
     name
 }
 

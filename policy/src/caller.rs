@@ -7,10 +7,6 @@ use std::fmt;
 pub struct CallerName(String);
 
 impl CallerName {
-    /// Who speaks in the evidence beside callers: a note of a caller of that name would read as theirs. A record may hold
-    /// such names.
-    pub const RESERVED: [&'static str; 4] = ["provider", "schedule", "sweep", "dispatch"];
-
     /// 1 to 64 characters out of `a-z A-Z 0-9 _ . -`.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {

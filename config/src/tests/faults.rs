@@ -89,10 +89,6 @@ fn callers() {
             &["1:10: `a b` cannot be a caller's name: use 1 to 64 letters, digits, `_`, `.` and `-`"],
         ),
         (
-            "[callers.provider]\nlisten = \"127.0.0.1:0\"\nscopes = []",
-            &["1:10: `provider` cannot be a caller's name: it is an author of evidence"],
-        ),
-        (
             "[callers.a]\nkey_sha256 = \"my-secret-key\"\nscopes = [\"actions:invoke\", \"actions:invok\", 1]",
             &[
                 "2:14: `key_sha256` must be the SHA-256 of the key: 64 hexadecimal digits",
