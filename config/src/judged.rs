@@ -67,9 +67,14 @@ impl Action {
     /// another place than `when` does.
     #[must_use]
     pub fn moved_by_its_body(&self) -> Option<&str> {
-        let body = self.kind.route()?.body.as_ref()?;
+        let route = self.kind.route()?;
+        let body = route.body.as_ref()?;
         let mut said = BTreeSet::new();
         inputs(body, &mut said);
+        // What the URL takes is read there.
+        for taken in route.url.inputs() {
+            said.remove(taken);
+        }
         let moved = |path: &&str| said.iter().any(|said| meet(said, path)) && !stands(body, path, "");
         self.when.iter().map(|check| check.path.as_str()).find(moved)
     }

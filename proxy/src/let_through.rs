@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use http::{HeaderMap, Method, Request, Uri};
 use oncegate_adapters::Adapter;
+use oncegate_policy::action::ActionName;
 use oncegate_policy::authority::Authority;
 use oncegate_policy::caller::CallerName;
 use oncegate_policy::classify::{self, Verdict};
@@ -23,7 +24,7 @@ use oncegate_store::replay::{self, ReplayRefusal, Replaying};
 use oncegate_store::view::{EffectView, StoredRequest};
 use oncegate_store::{ReplayClaim, Seen, StoreError, Unrecorded};
 use serde_json::Value;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{OwnedRwLockReadGuard, oneshot, watch};
 use tokio::time::Instant;
 
 use crate::logged::Line;
@@ -118,8 +119,10 @@ pub enum Replayed {
 /// # Errors
 /// The record could not be read or written.
 pub async fn replay(sidecar: &Arc<Sidecar>, id: &EffectId, by: &CallerName) -> Result<Replayed, StoreError> {
+    let edition = sidecar.editions.latest();
     let snapshot = sidecar.snapshot();
     let kept = sidecar.store.prepared(id).await?;
+    let action = kept.as_ref().map(|kept| kept.view.action.clone());
     // Before its credential is fetched, which takes its time: the claim judges the effect as it is then.
     let unknown = kept.as_ref().filter(|kept| matches!(kept.view.stage, Stage::Reconciling { .. }));
     if let Some(Err(refusal)) = unknown.map(|kept| is_relied_on(&snapshot, kept, sidecar.clock.now())) {
@@ -144,9 +147,16 @@ pub async fn replay(sidecar: &Arc<Sidecar>, id: &EffectId, by: &CallerName) -> R
         // It was not there when it was read.
         false => Err(ReplayRefusal::Unsupported),
     };
+    // A secret may have taken its time: what was relied on before a reload may not be after it.
+    let held = match not_edited(sidecar, action.as_ref(), edition).await {
+        Ok(held) => held,
+        Err(refusal) => return Ok(Replayed::Unavailable(refusal)),
+    };
     // Counted before it is committed, as a dispatch is.
     let on_the_wire = sidecar.on_the_wire.enter();
-    let (permit, view, ready) = match (sidecar.store.begin_replay(id, by, judge, now).await?, ready) {
+    let begun = sidecar.store.begin_replay(id, by, judge, now).await?;
+    drop(held);
+    let (permit, view, ready) = match (begun, ready) {
         (Replaying::Missing, _) => return Ok(Replayed::Missing),
         (Replaying::Refused(refusal, _), _) => return Ok(Replayed::Refused(refusal)),
         (Replaying::Granted { permit, prepared }, Some(ready)) => (permit, prepared.view, ready),
@@ -197,6 +207,16 @@ async fn record_replay(
             unrecorded::keep(sidecar, claim, &seen, record).await;
         }
     }
+}
+
+/// Holds the gate of admissions while the action is what it was at this edition; nothing for an effect that is not there.
+async fn not_edited(
+    sidecar: &Arc<Sidecar>,
+    action: Option<&ActionName>,
+    edition: u64,
+) -> Result<Option<OwnedRwLockReadGuard<()>>, Refusal> {
+    let Some(action) = action else { return Ok(None) };
+    sidecar.editions.admitting(action, edition).await.map(Some)
 }
 
 /// Whether the provider is still known to deduplicate on the key of an unknown effect, as the action says it now. Of one that

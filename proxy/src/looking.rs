@@ -7,7 +7,7 @@ use std::time::Duration;
 use oncegate_adapters::{Adapter, Look, LookStep, Memory, ReadBack};
 use oncegate_config::model::{Action, Host};
 use oncegate_policy::exchange::{Answer, Exchange};
-use oncegate_policy::reconcile::Finding;
+use oncegate_policy::reconcile::{Finding, Looker};
 use oncegate_store::look::LookDue;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -30,8 +30,9 @@ enum Server {
 }
 
 /// One look, as many questions as it takes. Always ends in a finding. A server that rests is asked nothing, whoever wants the
-/// look; one that does not answer, or asks for a pause, rests from now on.
-pub async fn look(sidecar: &Arc<Sidecar>, snapshot: &Snapshot, due: &LookDue) -> Finding {
+/// look; one that does not answer a look of the schedule, or asks for a pause, rests from now on. A key that asks again and again
+/// puts off nobody else's look (P8): it makes a server rest only for as long as that says itself.
+pub async fn look(sidecar: &Arc<Sidecar>, snapshot: &Snapshot, due: &LookDue, looker: &Looker) -> Finding {
     let action = snapshot.declared(due.view.action.as_str());
     let authority = action.map(|(action, _)| adapting::authority(action));
     if authority.as_ref().is_some_and(|authority| sidecar.unasked.rests(authority)) {
@@ -52,10 +53,10 @@ pub async fn look(sidecar: &Arc<Sidecar>, snapshot: &Snapshot, due: &LookDue) ->
     if unread && waited && server == Server::Answers {
         server = Server::Silent;
     }
-    let pause = match server {
-        Server::Answers => return finding,
-        Server::Silent | Server::Busy(None) => reconciler::longest_wait(sidecar),
-        Server::Busy(Some(pause)) => pause.min(snapshot.config.reconcile.schedule.max_interval),
+    let pause = match (server, looker) {
+        (Server::Answers, _) | (Server::Silent | Server::Busy(None), Looker::Caller(_)) => return finding,
+        (Server::Silent | Server::Busy(None), Looker::Schedule) => reconciler::longest_wait(sidecar),
+        (Server::Busy(Some(pause)), _) => pause.min(snapshot.config.reconcile.schedule.max_interval),
     };
     if let Some(server) = authority
         && sidecar.unasked.rest(server.clone(), pause)

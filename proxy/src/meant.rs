@@ -94,7 +94,11 @@ pub fn meant<'a>(
         return Err(Refusal::new(Code::Ambiguous, sentence));
     }
     let said = |name: &&&str| body::says(content.content_type, content.bytes, content.members, name);
-    if let Some(name) = content.told_by.iter().find(said) {
+    // Neither is seen through: what is packed, and what has no type, which Rack takes for a form.
+    let untyped =
+        content.kind == BodyKind::Opaque && content.content_type.is_none_or(|kind| kind.trim().is_empty());
+    let unseen = !content.bytes.is_empty() && (content.packed || untyped);
+    if let Some(name) = content.told_by.iter().find(|name| unseen || said(name)) {
         return Err(told_twice(name));
     }
     let shown = is_shown(content);

@@ -224,7 +224,7 @@ pub async fn look_now(sidecar: &Arc<Sidecar>, id: &EffectId, looker: Looker) -> 
         }
     }
     let snapshot = sidecar.snapshot();
-    let finding = looking::look(sidecar, &snapshot, &due).await;
+    let finding = looking::look(sidecar, &snapshot, &due, &looker).await;
     Ok(apply(sidecar, id, finding, looker).await?)
 }
 

@@ -162,7 +162,7 @@ async fn lane(
         if begun.elapsed() >= TURNS_FOR || server.is_some_and(|server| sidecar.unasked.rests(server)) {
             break;
         }
-        let finding = looking::look(sidecar, snapshot, turn.due()).await;
+        let finding = looking::look(sidecar, snapshot, turn.due(), &Looker::Schedule).await;
         let id = &turn.due().view.id;
         let recorded = match turn {
             Turn::Settle(_) => apply(sidecar, id, finding, Looker::Schedule).await,
