@@ -279,4 +279,10 @@ fn p10_what_when_asks_for_is_not_moved_by_the_body() {
     for body in ["{ kind = \"{{input.kind}}\", note = \"of {{input.kind}}\" }", "{ kind = \"x\" }"] {
         assert!(moved(body).is_empty(), "{body}");
     }
+    // What the URL takes is read there, wherever else it is put.
+    let taken = faults(
+        "[hosts.\"a.example\"]\n[actions.pay]\nmethod = \"POST\"\nurl = \"https://a.example/pay/{{input.kind}}\"\n\
+         when = [{ path = \"input.kind\", equals = \"x\" }]\nbody = { type = \"{{input.kind}}\" }\n",
+    );
+    assert!(taken.is_empty(), "{taken:?}");
 }
