@@ -9,7 +9,7 @@ use oncegate_certs::{Authority, upstream_config};
 use oncegate_config::Fault;
 use oncegate_config::model::SecretSource;
 use oncegate_store::examine::examine;
-use oncegate_store::found::{self, Found};
+use oncegate_store::found::Found;
 use serde_json::{Value, json};
 
 use super::exit::{Exit, Stop, chain};
@@ -158,7 +158,7 @@ fn no_record(loaded: &Loaded, texts: &[Text]) -> Option<Fault> {
     let folder = folder_of(&database);
     let message = if !folder.exists() && !folder.starts_with(&loaded.directory) {
         format!("there is no folder {}: on this machine a start ends until it is made", folder.display())
-    } else if matches!(found::look(&database), Ok(Found::EmptyFile)) {
+    } else if matches!(examine(&database), Ok(Found::EmptyFile)) {
         let at = database.display();
         format!(
             "{at} has nothing in it: a start knows nothing of what was sent before; if one was made, restore a backup"
