@@ -152,21 +152,16 @@ fn not_runnable(loaded: &Loaded, texts: &[Text]) -> Vec<Fault> {
     doubts
 }
 
-/// A start that ends, or that begins with nothing, and may be meant on another machine, or be the first.
+/// A start that begins with nothing, which may be the first. A folder that is not here may be on the machine that this is meant for.
 fn no_record(loaded: &Loaded, texts: &[Text]) -> Option<Fault> {
     let database = loaded.database();
-    let folder = folder_of(&database);
-    let message = if !folder.exists() && !folder.starts_with(&loaded.directory) {
-        format!("there is no folder {}: on this machine a start ends until it is made", folder.display())
-    } else if matches!(examine(&database), Ok(Found::EmptyFile)) {
+    matches!(examine(&database), Ok(Found::EmptyFile)).then(|| {
         let at = database.display();
-        format!(
+        let message = format!(
             "{at} has nothing in it: a start knows nothing of what was sent before; if one was made, restore a backup"
-        )
-    } else {
-        return None;
-    };
-    Some(locate(texts, "store", "", "path").fault(message))
+        );
+        locate(texts, "store", "", "path").fault(message)
+    })
 }
 
 fn folder_of(database: &Path) -> &Path {
