@@ -7,6 +7,7 @@
 mod bound;
 pub mod differences;
 mod edits;
+mod eyes;
 mod renamed;
 pub mod watch;
 
