@@ -183,7 +183,7 @@ pub async fn replay(sidecar: &Arc<Sidecar>, id: &EffectId, by: &CallerName) -> R
         });
         let verdict = of_the_first_try(classify::verdict(&exchange, &rules), kept);
         tracing::info!(effect.id = %id, outcome = verdict.word(), "replayed");
-        record_replay(&sidecar, claim, Seen::of(verdict, &exchange), tell).await;
+        record_replay(&sidecar, &id, claim, Seen::of(verdict, &exchange), tell).await;
     });
     match told.await {
         Ok(recorded) => recorded.map(|view| Replayed::Done(Box::new(view))),
@@ -194,6 +194,7 @@ pub async fn replay(sidecar: &Arc<Sidecar>, id: &EffectId, by: &CallerName) -> R
 /// The end of a replay. Whoever asked may have gone. A failure is told at once; what was seen is kept until it is recorded.
 async fn record_replay(
     sidecar: &Sidecar,
+    id: &EffectId,
     claim: ReplayClaim,
     seen: Seen,
     tell: oneshot::Sender<Result<EffectView, StoreError>>,
@@ -204,7 +205,7 @@ async fn record_replay(
         Ok(view) => drop(tell.send(Ok(view))),
         Err(Unrecorded { claim, error }) => {
             drop(tell.send(Err(error)));
-            unrecorded::keep(sidecar, claim, &seen, record).await;
+            unrecorded::keep(&sidecar.unrecorded, id.as_str(), claim, &seen, record).await;
         }
     }
 }

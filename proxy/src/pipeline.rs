@@ -184,7 +184,7 @@ async fn dispatch(
             tracing::error!(effect.id = %id, error = upstream::chain(&failed.error), "an outcome could not be recorded");
             sidecar.in_flight.leave(&id, None);
             answering.give(Said::Unrecorded(id.clone()));
-            Box::pin(unrecorded::keep(sidecar, failed.claim, &seen, record)).await
+            Box::pin(unrecorded::keep(&sidecar.unrecorded, id.as_str(), failed.claim, &seen, record)).await
         }
     };
     // Only an unsettled effect wakes the reconciler.

@@ -126,8 +126,9 @@ async fn record(
         Ok(ended) => Some(ended),
         Err(failed) => {
             tracing::error!(invocation.id = %view.id, error = upstream::chain(&failed.error), "an outcome could not be recorded");
+            let id = view.id.clone();
             tell(&mut give, PlainView { status: PlainStatus::Unknown, ..view });
-            unrecorded::keep(sidecar, failed.claim, &seen, end).await
+            unrecorded::keep(&sidecar.unrecorded, id.as_str(), failed.claim, &seen, end).await
         }
     };
     // Without it the row still says `running`, and its claim is gone: the sweep makes it unknown.

@@ -87,15 +87,21 @@ impl StoreError {
     }
 
     /// Whether the very same verb may be done later in the life of this process: what is in its way is the disk, or
-    /// another program, and not the record.
+    /// another program, and not the record. A panic may be of what stood beside it, or come each time.
     #[must_use]
     pub fn may_pass(&self) -> bool {
         match self.trouble() {
             Some(Trouble::Full | Trouble::ReadOnly | Trouble::Locked | Trouble::Disk) => true,
             // What is written into a file that was moved is found by whoever puts it back.
             Some(Trouble::Moved | Trouble::Damaged) => false,
-            None => matches!(self, Self::Overloaded),
+            None => matches!(self, Self::Overloaded) || self.is_panic(),
         }
+    }
+
+    /// Whether it is a defect of ours, which nothing says will be gone at the next try.
+    #[must_use]
+    pub fn is_panic(&self) -> bool {
+        matches!(self, Self::Failed { fault: Fault::Panicked, .. })
     }
 
     /// With every cause, for a line of the log.
@@ -311,6 +317,7 @@ mod tests {
     fn a_panic_is_the_trouble_of_one_verb_and_no_end_of_the_store() {
         let panicked = StoreError::Failed { step: "sweep", fault: Fault::Panicked };
         assert!(panicked.concerns_one() && !StoreError::Closed.concerns_one());
+        assert!(panicked.may_pass() && panicked.is_panic() && !StoreError::Closed.may_pass());
         assert_eq!(panicked.chain(), "the store could not sweep: it panicked");
     }
 }

@@ -120,7 +120,9 @@ impl Seen {
         }
     }
 
-    pub(crate) fn text(&self) -> String {
+    /// In words, for evidence and for the log.
+    #[must_use]
+    pub fn text(&self) -> String {
         match &self.exchange {
             SeenExchange::NotSent(proof) => format!("never sent: {}: {}", proof.step, proof.cause),
             SeenExchange::Answered { answer, .. } => format!("the provider answered {}", answer.status),
