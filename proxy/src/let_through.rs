@@ -35,7 +35,7 @@ use crate::state::{Sidecar, Snapshot};
 use crate::task;
 use crate::upstream::dial::Destination;
 use crate::upstream::{self, Bounds, Prepared};
-use crate::{adapting, as_prepared, inject, reconciler, unrecorded};
+use crate::{adapting, as_prepared, inject, reconciler, taken_over, unrecorded};
 
 /// What became of an approved effect.
 pub enum LetThrough {
@@ -55,7 +55,11 @@ pub async fn dispatch_ready(sidecar: &Arc<Sidecar>, id: &EffectId) -> Result<Let
     let Some(kept) = sidecar.store.prepared(id).await? else { return Ok(LetThrough::NotReady) };
     let edition = sidecar.editions.latest();
     let snapshot = sidecar.snapshot();
-    let (request, rules) = match rebuilt(sidecar, &snapshot, &kept).await {
+    let armed = match is_still_its_own(&snapshot, &kept) {
+        Ok(()) => rebuilt(sidecar, &snapshot, &kept).await,
+        Err(refusal) => Err(Unmade::Never(refusal)),
+    };
+    let (request, rules) = match armed {
         Ok(rebuilt) => rebuilt,
         // What a person has said stands: a secret that cannot be had at this moment may be there at the next.
         Err(Unmade::NotNow(refusal)) => return Ok(LetThrough::Refused(refusal, Box::new(kept.view))),
@@ -218,6 +222,20 @@ async fn not_edited(
 ) -> Result<Option<OwnedRwLockReadGuard<()>>, Refusal> {
     let Some(action) = action else { return Ok(None) };
     sidecar.editions.admitting(action, edition).await.map(Some)
+}
+
+/// What a person approves is held by the limits of the action that it is when it is sent: it may have become another
+/// action's, with a limit of its own, while it waited.
+fn is_still_its_own(snapshot: &Snapshot, kept: &PreparedRequest) -> Result<(), Refusal> {
+    match taken_over::anothers(snapshot, &kept.request, &kept.view.action) {
+        None => Ok(()),
+        Some(by) => Err(Refusal::new(
+            Code::Undeclared,
+            format!(
+                "The request cannot be sent as it was prepared: it is action {by}'s now. Nothing was sent."
+            ),
+        )),
+    }
 }
 
 /// Whether the provider is still known to deduplicate on the key of an unknown effect, as the action says it now. Of one that

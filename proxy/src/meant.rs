@@ -138,6 +138,20 @@ pub fn meant<'a>(
     Ok(None)
 }
 
+/// The input of an action that comes behind the one that is `meant` by its name alone: a request cannot say which of the
+/// two it is, and who asks by name says it.
+pub fn named_as_well(
+    name: &ActionName,
+    meant: &Action,
+    candidates: &[Candidate<'_>],
+    members: &Value,
+) -> Option<Value> {
+    let of = |name: &ActionName| candidates.iter().find(|candidate| candidate.action == name.as_str());
+    let (first, named) = (of(&meant.name)?, of(name)?);
+    let input = body::merge(&named.captured.input, &named.captured.rest, members.clone()).ok()?;
+    (named.ranks_with(first) && named.applies_to(&input)).then_some(input)
+}
+
 /// The refusal of a member by which actions are told apart, with a value that servers read in two ways.
 fn unclear(path: &str) -> Refusal {
     let sentence = format!(

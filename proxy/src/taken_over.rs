@@ -7,12 +7,15 @@
 use std::collections::BTreeMap;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
+use oncegate_config::model::Action;
 use oncegate_policy::action::ActionName;
 use oncegate_policy::authority::Authority;
 use oncegate_policy::path::CanonicalPath;
 use oncegate_policy::query;
+use oncegate_policy::router::Candidate;
 use oncegate_policy::url_template::Scheme;
 use oncegate_store::{Store, StoreError, StoredRequest};
+use serde_json::Value;
 
 use crate::meant::{self, Content};
 use crate::state::Snapshot;
@@ -82,6 +85,25 @@ pub async fn between(store: &Store, now: &Snapshot, next: &Snapshot) -> Result<V
 
 /// The action as which this request would be let through; `None` where it would be refused, or is no action's.
 pub(crate) fn served_by(snapshot: &Snapshot, request: &StoredRequest) -> Option<ActionName> {
+    read(snapshot, request, |action, _, _| action.enabled.then(|| action.name.clone()))
+}
+
+/// The other action that this request is now, enabled or not. Not one that comes before `own` by its name alone: which of
+/// the two it is was said by name.
+pub(crate) fn anothers(snapshot: &Snapshot, request: &StoredRequest, own: &ActionName) -> Option<ActionName> {
+    read(snapshot, request, |action, candidates, members| {
+        let by = (action.name != *own).then(|| action.name.clone())?;
+        let named = meant::named_as_well(own, action, candidates, members).is_some();
+        (!named).then_some(by)
+    })
+}
+
+/// What is made of a kept request: with the action that it means, all that its URL can mean, and its body's members.
+fn read<T>(
+    snapshot: &Snapshot,
+    request: &StoredRequest,
+    found: impl FnOnce(&Action, &[Candidate<'_>], &Value) -> Option<T>,
+) -> Option<T> {
     let uri: Uri = request.url.parse().ok()?;
     let scheme =
         [Scheme::Https, Scheme::Http].into_iter().find(|one| uri.scheme_str() == Some(one.as_str()))?;
@@ -104,7 +126,7 @@ pub(crate) fn served_by(snapshot: &Snapshot, request: &StoredRequest) -> Option<
         told_by: snapshot.router.told_by(&request.method, scheme, &authority, &path),
     };
     let (action, _) = meant::meant(snapshot, &candidates, &content).ok()??;
-    action.enabled.then(|| action.name.clone())
+    found(action, &candidates, &members)
 }
 
 fn field((name, value): &(String, String)) -> Option<(HeaderName, HeaderValue)> {

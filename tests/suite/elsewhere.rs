@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
 use crate::{
-    law::{approval_in, call, detail, lost, ops, says_no},
+    law::{approval_in, call, data, detail, lost, ops, says_no},
     shop::{DESK, REFUND, Shop, ticket, ticket_action},
 };
 
@@ -117,4 +117,55 @@ fn what_is_approved_waits_for_its_secret() {
     until("its end", || {
         Some(()).filter(|()| detail(&sidecar, &parked.effect())["outcome"] == json!("succeeded"))
     });
+}
+
+/// What waits for a person, at a route of which a special action takes some requests, with the limit.
+fn special(at: SocketAddr, more: &str) -> Conf {
+    let pay = |name: &str, more: &str| {
+        format!(
+            "[actions.{name}]\nmethod = \"POST\"\nurl = \"https://{DESK}/pay\"\nrequires_approval = true\n\
+             impact = {{ dimension = \"money\", currency = \"usd\", amount = \"input.amount\" }}\n{more}\n"
+        )
+    };
+    let limit = |action: &str| {
+        format!(
+            "[limits.most]\ndimension = \"money\"\ncurrency = \"usd\"\nperiod = \"day\"\namount = 5000\naction = \"{action}\"\n"
+        )
+    };
+    let conf = Conf::default().host(DESK, at).with(&pay("pay", "")).with(&pay("pay-too", ""));
+    match more {
+        "" => conf.with(&limit("pay")),
+        when => conf.with(&pay("large", when)).with(&limit("large")),
+    }
+}
+
+#[test]
+fn p5_what_is_approved_passes_no_limit_of_the_action_that_it_is_by_then() {
+    let provider = Provider::tls(&[DESK]);
+    let home = Home::new(&special(provider.addr(), ""));
+    let sidecar = home.serve();
+    let ask = |amount: u32| {
+        let body = format!(r#"{{"amount":{amount}}}"#);
+        sidecar.billing().ask(DESK, &Ask::json("/pay", &body))
+    };
+    let (large, small) = (ask(90_000), ask(10));
+    let input = json!({ "input": { "amount": 20 } }).to_string();
+    let named = data(&call(&sidecar, "billing-agent", "POST", "/actions/pay-too/invoke", &input));
+    reload(
+        &home,
+        &sidecar,
+        &special(provider.addr(), "when = [{ path = \"input.amount\", equals = 90000 }]"),
+    );
+
+    let refused = ops(&home, &sidecar, &["approve", &approval_in(&large)]);
+    assert_eq!(refused.code, 15, "{refused:?}");
+    assert!(refused.out.contains("it is action large's now"), "{refused:?}");
+    assert_eq!(detail(&sidecar, &large.effect())["stage"], "rejected");
+    assert_eq!(provider.record().writes().len(), 0);
+    // What it is not, and what was asked for by a name that a request does not say, goes as it was approved.
+    for approval in [approval_in(&small).as_str(), named["approvalId"].as_str().unwrap()] {
+        let sent = ops(&home, &sidecar, &["approve", approval]);
+        assert_eq!(sent.code, 0, "{sent:?}");
+    }
+    assert_eq!(provider.record().writes().len(), 2);
 }
