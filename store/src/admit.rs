@@ -26,7 +26,7 @@ use crate::insert::Entry;
 use crate::keys::{Came, Named, Whose};
 use crate::view::{EffectView, SecretNames, StoredRequest};
 use crate::writer::{Step, Tx};
-use crate::{Store, attempt, dependencies, insert, keys, preview, read, row};
+use crate::{Store, approval, attempt, dependencies, insert, keys, preview, read, row};
 
 const ADMIT: Step = Step::new("admit an effect").failing_at("before_commit", "after_commit").permitting();
 /// Longest title of a question that Oncegate asks by itself, in characters.
@@ -249,6 +249,9 @@ fn admit(tx: &mut Tx<'_>, new: &NewEffect, entry: &Entry) -> Result<Inside, Faul
         return refused(tx, new, refusal, now);
     }
     if let Some(lapse) = new.approval {
+        if let Some(refusal) = approval::no_room_to_park(tx, &new.caller, new.request.body.len(), now)? {
+            return refused(tx, new, refusal, now);
+        }
         let approval = ApprovalId::from_ulid(&tx.fresh_ulid(now)?);
         return park(tx, new, entry, retry_of, approval, now.plus(lapse));
     }

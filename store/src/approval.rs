@@ -4,6 +4,7 @@ mod expiry;
 
 use oncegate_policy::caller::CallerName;
 use oncegate_policy::id::{ApprovalId, EffectId};
+use oncegate_policy::refusal::{Code, Refusal};
 use oncegate_policy::time::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 use serde_json::{Value, json};
@@ -20,6 +21,11 @@ const DECIDE: Step =
 const REQUEST: Step = Step::new("ask for an approval");
 /// Questions of one caller's own that are pending at once, at most: more of them bury those that something waits for.
 pub const QUESTIONS_MAX: u32 = 64;
+/// Effects of one caller that wait for a person at once, at most: their requests are kept until somebody decides or they
+/// lapse, and one caller's must leave the disk to all others.
+pub const PARKED_MAX: u32 = 256;
+/// Bytes of the bodies of these, at most.
+pub const PARKED_BYTES_MAX: i64 = 64 * 1024 * 1024;
 
 /// A question to a person.
 #[derive(Clone, Debug, PartialEq)]
@@ -123,13 +129,14 @@ impl Store {
     /// Asks a person something on an agent's own account. `None` when [`QUESTIONS_MAX`] of this caller's are pending.
     ///
     /// # Errors
-    /// The record could not be written.
+    /// [`StoreError::Overloaded`] when too much waits; otherwise the record could not be written.
     pub async fn request_approval(
         &self,
         new: NewApproval,
         now: Timestamp,
     ) -> Result<Option<ApprovalView>, StoreError> {
-        self.inner.writer.write(REQUEST, usize::MAX, move |tx| request(tx, &new, now)).await
+        let waiting_max = self.inner.queue_capacity;
+        self.inner.writer.write(REQUEST, waiting_max, move |tx| request(tx, &new, now)).await
     }
 
     /// One approval.
@@ -301,6 +308,32 @@ fn request(tx: &mut Tx<'_>, new: &NewApproval, now: Timestamp) -> Result<Option<
     })?;
     let made = by_id(tx.connection, &id)?;
     made.map(Some).ok_or_else(|| Fault::Unreadable { what: "approval", found: id.to_string() })
+}
+
+/// Why no more of this caller's is parked, with a body of so many bytes.
+pub(crate) fn no_room_to_park(
+    tx: &Tx<'_>,
+    caller: &CallerName,
+    bytes: usize,
+    now: Timestamp,
+) -> Result<Option<Refusal>, Fault> {
+    let (count, kept): (u32, i64) = tx
+        .connection
+        .prepare_cached(
+            "SELECT count(*), coalesce(sum(length(r.body)), 0) FROM approval a LEFT JOIN request r ON r.effect = a.effect
+             WHERE a.status = 'pending' AND a.expires_at > ?2 AND a.caller = ?1 AND a.effect IS NOT NULL",
+        )?
+        .query_row(params![caller.as_str(), now.0], |found| Ok((found.get(0)?, found.get(1)?)))?;
+    let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+    let what = if count >= PARKED_MAX {
+        format!("{PARKED_MAX} requests of {caller} wait for approval")
+    } else if kept.saturating_add(bytes) > PARKED_BYTES_MAX {
+        format!("Requests of {caller} that wait for approval take up to {PARKED_BYTES_MAX} bytes")
+    } else {
+        return Ok(None);
+    };
+    let sentence = format!("{what}: no more are kept. Nothing was sent. Try again once they are decided.");
+    Ok(Some(Refusal::new(Code::Overloaded, sentence)))
 }
 
 fn again(tx: &Tx<'_>, asked: ApprovalView) -> Result<ApprovalView, Fault> {

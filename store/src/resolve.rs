@@ -124,7 +124,7 @@ impl Store {
     /// Adds a note to an effect's evidence. `None` when there is no such effect.
     ///
     /// # Errors
-    /// The record could not be written.
+    /// [`StoreError::Overloaded`] when too much waits; otherwise the record could not be written.
     pub async fn note(
         &self,
         id: &EffectId,
@@ -140,7 +140,7 @@ impl Store {
             tx.note_fact(&effect, fact, now)?;
             Ok(Some(effect.view))
         };
-        self.inner.writer.write(NOTE, usize::MAX, verb).await
+        self.inner.writer.write(NOTE, self.inner.queue_capacity, verb).await
     }
 }
 

@@ -158,7 +158,7 @@ impl Writer {
     }
 
     /// Runs a verb and waits for its commit. `waiting_max` bounds the queue for verbs that may be turned away;
-    /// what follows a send must be recorded and passes `usize::MAX`.
+    /// what follows a send must be recorded, and what a person decides must count: both pass `usize::MAX`.
     pub(crate) async fn write<T: Send + 'static>(
         &self,
         step: Step,

@@ -7,7 +7,7 @@ use oncegate_policy::reconcile::Looker;
 use oncegate_policy::refusal::{Code, Refusal};
 use oncegate_policy::time::Timestamp;
 use oncegate_store::admit::{Admitted, NewEffect};
-use oncegate_store::approval::Decided;
+use oncegate_store::approval::{Decided, PARKED_BYTES_MAX, PARKED_MAX};
 use oncegate_store::ready::ReadyClaim;
 use oncegate_store::view::EffectView;
 
@@ -164,4 +164,52 @@ async fn what_is_approved_can_be_denied_until_it_is_claimed() {
         if denied.stage.invocation_status() == "denied"));
     assert_eq!((memory.count("request"), memory.count("hold")), (0, 0));
     assert_eq!(memory.store.verify_chain().await.unwrap().fault, None);
+}
+
+/// A caller's requests are kept until somebody decides: so many, and so many bytes of them, and no more.
+#[tokio::test]
+async fn what_one_caller_parks_is_bounded() {
+    let memory = Memory::new();
+    let mut first = None;
+    for count in 0..PARKED_MAX {
+        let (_, approval) = park(&memory, memory.refund(&format!("pi_{count}"), 1)).await;
+        first.get_or_insert(approval);
+    }
+    let parks = |mut new: NewEffect, at| {
+        new.approval = Some(DAY);
+        memory.store.admit(new, at)
+    };
+    let refused = |admitted| match admitted {
+        Admitted::Refused(refusal) => assert_eq!(refusal.code, Code::Overloaded),
+        other => panic!("{other:?}"),
+    };
+    refused(parks(memory.refund("pi_more", 1), NOON).await.unwrap());
+    // A repeat of what waits is still one, and another caller has its own.
+    assert!(matches!(parks(memory.refund("pi_0", 1), NOON).await.unwrap(), Admitted::Repeat(_)));
+    let other = NewEffect { caller: caller("other-agent"), ..memory.refund("pi_other", 1) };
+    park(&memory, other).await;
+    memory.store.deny(&first.unwrap(), &caller("ops"), None, NOON).await.unwrap();
+    park(&memory, memory.refund("pi_more", 1)).await;
+    refused(parks(memory.refund("pi_most", 1), NOON).await.unwrap());
+    // What has lapsed counts no more, swept or not.
+    assert!(matches!(parks(memory.refund("pi_most", 1), NOON.plus(DAY)).await.unwrap(), Admitted::Parked(_)));
+}
+
+#[tokio::test]
+async fn so_are_the_bytes_of_it() {
+    let memory = Memory::new();
+    let of = |subject: &str, bytes: usize| {
+        let mut new = memory.refund(subject, 1);
+        new.request.body = vec![b'x'; bytes];
+        new
+    };
+    let max = usize::try_from(PARKED_BYTES_MAX).unwrap();
+    park(&memory, of("pi_1", max - 10)).await;
+    park(&memory, of("pi_2", 10)).await;
+    let one_more = NewEffect { approval: Some(DAY), ..of("pi_3", 1) };
+    match memory.store.admit(one_more, NOON).await.unwrap() {
+        Admitted::Refused(refusal) => assert_eq!(refusal.code, Code::Overloaded),
+        other => panic!("{other:?}"),
+    }
+    assert!(matches!(memory.store.admit(of("pi_3", 1), NOON).await.unwrap(), Admitted::Granted { .. }));
 }

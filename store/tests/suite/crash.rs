@@ -1,13 +1,16 @@
 //! What a stop of the process leaves behind, and what the next one finds.
 
 use oncegate_policy::limit::Period;
+use oncegate_policy::reconcile::Looker;
 use oncegate_store::admit::Admitted;
+use oncegate_store::approval::NewApproval;
 use oncegate_store::error::{OpenError, StoreError};
+use oncegate_store::look::Found;
 use oncegate_store::read::{EffectFilter, Reader};
 use oncegate_store::{Store, StoreOptions};
 
 use crate::plain::ping;
-use crate::support::{HOUR, Memory, NOON, answered, limit, options, owner, with_key, word};
+use crate::support::{HOUR, Memory, NOON, answered, caller, limit, matched, options, owner, with_key, word};
 
 #[tokio::test]
 async fn an_interrupted_dispatch_is_unknown_after_a_restart() {
@@ -276,12 +279,26 @@ async fn a_dispatch_under_way_is_an_open_attempt() {
 }
 
 #[tokio::test]
-async fn a_full_queue_refuses_admissions_and_nothing_else() {
+async fn a_full_queue_refuses_what_agents_ask_for_and_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("once.db");
     let store = Store::open(StoreOptions { queue_capacity: 0, ..options(path) }, owner(1), NOON).unwrap();
     let memory = Memory::new();
     assert!(matches!(store.admit(memory.refund("pi_1", 1), NOON).await, Err(StoreError::Overloaded)));
+    let (id, ops) = (memory.refund("pi_1", 1).effect, caller("ops"));
+    assert!(matches!(store.note(&id, &ops, "seen", NOON).await, Err(StoreError::Overloaded)));
+    let question = NewApproval {
+        caller: caller("agent"),
+        title: "may I?".into(),
+        description: None,
+        payload: None,
+        expires_at: NOON.plus(HOUR),
+    };
+    assert!(matches!(store.request_approval(question, NOON).await, Err(StoreError::Overloaded)));
+    let asked = Looker::Caller("agent".into());
+    assert!(matches!(store.apply_finding(&id, matched(), asked, NOON).await, Err(StoreError::Overloaded)));
+    let scheduled = store.apply_finding(&id, matched(), Looker::Schedule, NOON).await;
+    assert!(matches!(scheduled, Ok(Found::Missing)), "{scheduled:?}");
     store.sync_limits(vec![limit("cap", Period::Day, 1)], NOON).await.unwrap();
 }
 
