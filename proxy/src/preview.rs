@@ -9,6 +9,8 @@ use oncegate_policy::limit::Limit;
 use oncegate_policy::preview::Basis;
 use oncegate_policy::refusal::Refusal;
 use oncegate_store::StoreError;
+use oncegate_store::admit::Realm;
+use oncegate_store::earlier::{Earlier, Operation};
 use oncegate_store::preview::NewPreview;
 use oncegate_store::view::{Exposure, StoredRequest};
 use serde_json::{Value, json};
@@ -70,20 +72,20 @@ pub async fn make(
     let now = sidecar.clock.now();
     let exposures = sidecar.store.exposures(now).await.map_err(NoPreview::Store)?;
     let halted = sidecar.store.halted().await.map_err(NoPreview::Store)?;
-    let (asked, subject) = (draft.planning.asked.clone(), draft.planning.plan.subject.clone());
-    let repeated = sidecar
-        .store
-        .find_repeat(asking.caller.clone(), asking.action.clone(), asked, subject, now)
-        .await
-        .map_err(NoPreview::Store)?;
+    let operation = operation(snapshot, &asking, &draft);
+    let earlier = sidecar.store.earlier(operation, now).await.map_err(NoPreview::Store)?;
     let limits = limits(&draft, &exposures);
     let room = limits.iter().all(|limit| limit["fits"] == true);
-    let repeats =
-        repeated.map(|view| json!({ "effectId": view.id.as_str(), "outcome": view.stage.outcome().word() }));
+    let repeats = match &earlier {
+        Earlier::Repeat(view) => {
+            json!({ "effectId": view.id.as_str(), "outcome": view.stage.outcome().word() })
+        }
+        Earlier::Nothing | Earlier::InTheWay(_) => Value::Null,
+    };
     let preconditions = json!([
         condition("not_halted", halted.is_none(), "writes are not halted"),
         condition("room_on_limits", room, "every limit that applies has room for it"),
-        condition("not_done_before", repeats.is_none(), "no earlier effect is this same operation"),
+        not_done_before(&earlier),
     ]);
     let document = json!({
         "actionName": draft.action.name.as_str(),
@@ -155,6 +157,36 @@ fn limits(draft: &Draft<'_>, exposures: &[Exposure]) -> Vec<Value> {
             })
         })
         .collect()
+}
+
+/// What the call would be compared by.
+fn operation(snapshot: &Snapshot, asking: &Asking, draft: &Draft<'_>) -> Operation {
+    let Planning { plan, asked, said } = &draft.planning;
+    Operation {
+        caller: asking.caller.clone(),
+        action: asking.action.clone(),
+        asked: asked.clone(),
+        subject: plan.subject.clone(),
+        near: plan.near.clone(),
+        realm: Some(Realm {
+            name: adapting::realm(draft.action),
+            said: said.clone(),
+            apart: adapting::apart(&snapshot.config, draft.action),
+        }),
+    }
+}
+
+/// Unmet too where the call would be refused for what is there already: with the refusal's code and sentence.
+fn not_done_before(earlier: &Earlier) -> Value {
+    const NAME: &str = "not_done_before";
+    const TEXT: &str = "no earlier effect is this same operation, or in its way";
+    match earlier {
+        Earlier::Nothing => condition(NAME, true, TEXT),
+        Earlier::Repeat(_) => condition(NAME, false, TEXT),
+        Earlier::InTheWay(refusal) => json!({
+            "name": NAME, "met": false, "description": refusal.sentence, "code": refusal.code.word(),
+        }),
+    }
 }
 
 fn condition(name: &str, met: bool, text: &str) -> Value {

@@ -26,7 +26,7 @@ use crate::insert::Entry;
 use crate::keys::{Came, Named, Whose};
 use crate::view::{EffectView, SecretNames, StoredRequest};
 use crate::writer::{Step, Tx};
-use crate::{Store, approval, attempt, dependencies, insert, keys, preview, read, row};
+use crate::{Store, approval, attempt, dependencies, insert, keys, preview, row};
 
 const ADMIT: Step = Step::new("admit an effect").failing_at("before_commit", "after_commit").permitting();
 /// Longest title of a question that Oncegate asks by itself, in characters.
@@ -162,39 +162,6 @@ impl Store {
                 Admitted::Parked(view(Stage::AwaitingApproval { approval, expires_at }, retry_of))
             }
         })
-    }
-
-    /// Whether this is a repeat, without the writer: a repeat that is found here is one, a repeat that is not
-    /// found here is still found by [`Store::admit`].
-    ///
-    /// # Errors
-    /// The record could not be read.
-    pub async fn find_repeat(
-        &self,
-        caller: CallerName,
-        action: ActionName,
-        asked: Asked,
-        subject: Option<String>,
-        now: Timestamp,
-    ) -> Result<Option<EffectView>, StoreError> {
-        let look = move |connection: &rusqlite::Connection| {
-            let asking = Asking {
-                caller: &caller,
-                asked: &asked,
-                fingerprint: row::from_hex(&asked.fingerprint),
-                on: Subjects { action: &action, realm: None, subject: subject.as_deref(), near: &[] },
-            };
-            // One snapshot: facts of different moments could make a repeat of what is none.
-            read::snapshot(connection, |inside| {
-                let halted = facts::halted(inside)?;
-                let facts = facts::read(inside, &asking, halted, now)?;
-                match decide(&asked, &facts, now) {
-                    Decision::Repeat(id) => Ok(row::by_id(inside, &id)?.map(|effect| effect.view)),
-                    Decision::New { .. } | Decision::Refuse(_) => Ok(None),
-                }
-            })
-        };
-        self.inner.reader.read("look for a repeat", look).await
     }
 
     /// Records that something was refused before an admission was tried. Does not occupy the key.

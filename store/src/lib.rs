@@ -45,6 +45,7 @@ pub mod view;
 
 mod attempt;
 mod dependencies;
+pub mod earlier;
 mod facts;
 mod holds;
 mod insert;

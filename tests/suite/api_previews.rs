@@ -3,6 +3,7 @@
 use oncegate_tests::{
     conf::Conf,
     provider::Provider,
+    script::Reply,
     sidecar::{Home, Sidecar},
     wait::until,
 };
@@ -193,4 +194,31 @@ fn the_credential_and_the_server_must_still_be_the_same() {
     assert_eq!(provider.record().writes().len(), 0);
     let again = preview(&sidecar, "billing-agent", &json!({ "input": ticket }));
     assert_eq!(data(&bound(&sidecar, "billing-agent", "a", &again, &ticket))["status"], "succeeded");
+}
+
+/// What the call would be refused for is no met precondition.
+#[test]
+fn it_says_what_is_in_the_way() {
+    let shop = Shop::open_with(|at| {
+        Conf::default().stripe_host(at).refund("operation_key = \"refund:{{input.metadata.order_id}}\"")
+    });
+    let sidecar = shop.home.serve();
+    let of = |charge: &str, order: u32, amount: u32| json!({ "input": { "payment_intent": charge, "amount": amount, "metadata": { "order_id": order.to_string() } } });
+    let done_before = |body: &Value| {
+        let shown = preview(&sidecar, "billing-agent", body);
+        assert_eq!(shown["repeatOf"], Value::Null, "{shown}");
+        let conditions = shown["preconditions"].as_array().unwrap();
+        conditions.iter().find(|one| one["name"] == "not_done_before").unwrap().clone()
+    };
+    let met = done_before(&of("pi_1", 1, 500));
+    assert_eq!((&met["met"], met.get("code")), (&json!(true), None), "{met}");
+    shop.provider.on_write(Reply::lost());
+    let unknown = data(&invoke(&sidecar, "billing-agent", Some("k1"), "refund", &of("pi_1", 1, 500)));
+    for (body, code) in [(of("pi_1", 1, 400), "key_reuse"), (of("pi_1", 2, 400), "unresolved_effect")] {
+        let unmet = done_before(&body);
+        assert_eq!((&unmet["met"], &unmet["code"]), (&json!(false), &json!(code)), "{unmet}");
+        let said = unmet["description"].as_str().unwrap();
+        assert!(said.contains(unknown["effectId"].as_str().unwrap()), "{said}");
+    }
+    assert_eq!(shop.writes(), 1);
 }

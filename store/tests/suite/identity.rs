@@ -11,6 +11,7 @@ use oncegate_policy::limit::Period;
 use oncegate_policy::refusal::Code;
 use oncegate_policy::time::Timestamp;
 use oncegate_store::admit::{Admitted, NewEffect};
+use oncegate_store::earlier::{Earlier, Operation};
 use oncegate_store::view::EffectView;
 use serde::Deserialize;
 
@@ -97,17 +98,15 @@ async fn every_row_of_the_table() {
         }
         let now = NOON.plus(case.later.as_deref().map_or(Duration::from_secs(60), span));
         let second = asked(&memory, case, &case.second);
-        let repeat_outside = memory
-            .store
-            .find_repeat(
-                second.caller.clone(),
-                second.action.clone(),
-                second.asked.clone(),
-                second.subject.clone(),
-                now,
-            )
-            .await
-            .unwrap();
+        let operation = Operation {
+            caller: second.caller.clone(),
+            action: second.action.clone(),
+            asked: second.asked.clone(),
+            subject: second.subject.clone(),
+            near: second.near.clone(),
+            realm: second.realm.clone(),
+        };
+        let outside = memory.store.earlier(operation, now).await.unwrap();
         let said = memory.store.admit(second.clone(), now).await.unwrap();
         let got = match &said {
             Admitted::Repeat(view) => {
@@ -127,7 +126,12 @@ async fn every_row_of_the_table() {
             other => panic!("{}: {other:?}", case.name),
         };
         assert_eq!(got, case.expect, "{}", case.name);
-        assert_eq!(repeat_outside.is_some(), case.expect == "repeat", "{}", case.name);
+        match (outside, &said) {
+            (Earlier::Repeat(seen), Admitted::Repeat(view)) => assert_eq!(seen.id, view.id, "{}", case.name),
+            (Earlier::InTheWay(seen), Admitted::Refused(no)) => assert_eq!(&seen, no, "{}", case.name),
+            (Earlier::Nothing, Admitted::Granted { .. }) => {}
+            (outside, _) => panic!("{}: {outside:?}, and then {said:?}", case.name),
+        }
         if let Admitted::Refused(no) = said {
             assert_eq!(no.effect, Some(first_id), "{}", case.name);
         }
