@@ -28,7 +28,7 @@ pub(crate) fn desk(conf: impl FnOnce(SocketAddr) -> Conf) -> (Provider, Home) {
     (provider, home)
 }
 
-fn open_ticket() -> Value {
+pub(crate) fn open_ticket() -> Value {
     json!({
         "name": "open-ticket",
         "description": "Opens a ticket",
@@ -51,12 +51,12 @@ fn with(name: &str, value: Value) -> Value {
 }
 
 #[track_caller]
-fn create(sidecar: &Sidecar, definition: &Value) -> Answer {
+pub(crate) fn create(sidecar: &Sidecar, definition: &Value) -> Answer {
     call(sidecar, "ops", "POST", "/actions", &definition.to_string())
 }
 
 #[track_caller]
-fn patch(sidecar: &Sidecar, change: Value) -> Answer {
+pub(crate) fn patch(sidecar: &Sidecar, change: Value) -> Answer {
     call(sidecar, "ops", "PATCH", "/actions/open-ticket", &change.to_string())
 }
 

@@ -24,6 +24,7 @@ mod api_previews;
 mod api_routing;
 mod api_settling;
 mod api_strict;
+mod api_versions;
 mod bad_input;
 mod bodies_of_reads;
 mod by_another;

@@ -111,8 +111,10 @@ impl<'a> Edit<'a> {
         }
         // What somebody has written past the API gets its version before it is gone.
         self.write_versions(self.recorded(&self.before, changed)?, None).await?;
+        self.have_room(changed).await?;
         let reloaded = self.turn.write_and_finish(prepared, editing).await?;
-        self.record(asker, changed).await?;
+        let recorded = self.record(asker, changed).await;
+        recorded.map_err(|error| error.but("The change is in force all the same."))?;
         let places = Places::of(&self.text()?);
         let ours = reloaded.warnings.iter().filter(|warning| is_ours(&warning.file));
         let said = ours.filter_map(|warning| places.problem(warning));
@@ -145,13 +147,26 @@ impl<'a> Edit<'a> {
         };
         match blocking("record the versions of an action", write).await? {
             None => Ok(()),
-            Some(name) => {
-                let message = format!(
-                    "{name} has as many versions as are kept: an operator has to move managed/versions/{name} away. \
-                     Nothing was changed."
-                );
-                Err(ApiError::new(ErrorCode::Conflict, message).with_details(json!({ "reason": "full" })))
+            Some(name) => Err(full(&name)),
+        }
+    }
+
+    /// Refuses what could be taken and its version not be kept: afterwards it is in force, whatever is answered.
+    async fn have_room(&self, changed: &[&ActionName]) -> Result<(), ApiError> {
+        let entry = |name: &ActionName| Some((name.clone(), self.defined.get(name.as_str())?.to_string()));
+        let entries: Vec<_> = changed.iter().filter_map(|name| entry(name)).collect();
+        let folder = self.folder.clone();
+        let look = move || {
+            for (name, entry) in entries {
+                if !Versions::of(&folder, &name)?.has_room_for(&entry) {
+                    return Ok(Some(name));
+                }
             }
+            Ok(None)
+        };
+        match blocking("read the versions of an action", look).await? {
+            None => Ok(()),
+            Some(name) => Err(full(&name)),
         }
     }
 
@@ -206,6 +221,14 @@ impl<'a> Edit<'a> {
         let details = json!({ "reason": "named_elsewhere" });
         Refused::Other(ApiError::new(ErrorCode::Conflict, message).with_details(details))
     }
+}
+
+fn full(name: &ActionName) -> ApiError {
+    let message = format!(
+        "{name} has as many versions as are kept: an operator has to move managed/versions/{name} away. \
+         Nothing was changed."
+    );
+    ApiError::new(ErrorCode::Conflict, message).with_details(json!({ "reason": "full" }))
 }
 
 /// What recognises a repeat is held while effects are open, whichever way it would be taken.

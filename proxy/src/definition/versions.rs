@@ -94,6 +94,11 @@ impl Versions {
         Ok(true)
     }
 
+    /// Whether what a caller makes of it can be recorded: for it to be asked before anything is changed.
+    pub(crate) fn has_room_for(&self, entry: &str) -> bool {
+        self.kept.len() < VERSIONS_MAX || self.kept.last().is_some_and(|last| last.entry == entry)
+    }
+
     /// All of them, oldest first; what is said now is the last one, also where somebody has written it past the API.
     pub(crate) fn shown(self, said: &Said<'_>) -> Vec<Version> {
         let recorded = self.kept.last().is_some_and(|last| last.entry == said.entry);
