@@ -204,7 +204,7 @@ fn reject(tx: &mut Tx<'_>, effect: &Effect, refusal: &Refusal, now: Timestamp) -
         kind: "rejected",
         effect: Some(&effect.view.id),
         stage: Some("rejected"),
-        author: None,
+        author: Some("dispatch"),
         text: Some(&refusal.sentence),
         detail: json!({ "code": refusal.code.word() }).to_string(),
     })?;

@@ -35,6 +35,10 @@ fn members_that_nobody_knows_are_refused_where_they_would_change_what_is_done() 
             "/impact-limits".to_owned(),
             r#"{"name":"x","dimension":"money","currency":"usd","period":"day","amount":1,"action":"refund"}"#,
         ),
+        ("POST", "/approvals".to_owned(), r#"{"title":"may I?","expires_in_seconds":5}"#),
+        ("POST", "/approvals/apr_01ARZ3NDEKTSV4RRFFQ69G5FAV/approve".to_owned(), r#"{"nte":"fine"}"#),
+        ("POST", "/approvals/apr_01ARZ3NDEKTSV4RRFFQ69G5FAV/deny".to_owned(), r#"{"nte":"no"}"#),
+        ("POST", format!("/actions/effects/{effect}/notes"), r#"{"note":"seen","by":"me"}"#),
         ("PUT", "/secrets/NEW_KEY".to_owned(), r#"{"value":"v","allowed_hosts":["api.stripe.com"]}"#),
     ] {
         let answer = call(&sidecar, "ops", method, &path, body);
@@ -44,6 +48,11 @@ fn members_that_nobody_knows_are_refused_where_they_would_change_what_is_done() 
             "{path} {body}: {answer:?}"
         );
     }
+    // What the published client may say beside it is taken, and a halt halts, whatever else it says.
+    let asked = r#"{"title":"may I?","runId":"run_1","parentSpanId":null}"#;
+    assert_eq!(call(&sidecar, "ops", "POST", "/approvals", asked).status, 201);
+    assert_eq!(call(&sidecar, "ops", "POST", "/environment/halt", r#"{"reasn":"fire"}"#).status, 200);
+    assert_eq!(call(&sidecar, "ops", "POST", "/environment/resume", "{}").status, 200);
     let hint = call(&sidecar, "ops", "POST", "/actions/refund/invoke", r#"{"previewid":"prv_1"}"#).text();
     assert!(hint.contains("did you mean `previewId`?"), "{hint}");
     shop.books.lose(1);

@@ -111,8 +111,8 @@ fn denied_is_not_sent_and_a_new_request_asks_anew() {
     assert_eq!(ops(&shop.home, &sidecar, &["deny", &approval, "--note", "not this one"]).code, 0);
     let effect = shop.home.effect(&first.effect());
     assert_eq!(
-        json!([effect["stage"], effect["grade"], effect["status"]]),
-        json!(["rejected", "denied", "denied"])
+        json!([effect["stage"], effect["grade"], effect["status"], effect["error"]]),
+        json!(["rejected", "denied", "denied", "A person has denied this. Nothing was sent. Do not retry."])
     );
     // The caller's key stays bound to what it asked for, for life.
     let same = sidecar.billing().refund(Some("refund:ord_1"), REFUND);
@@ -137,7 +137,9 @@ fn nobody_decides_in_time() {
     says_no(&late, 409, "CONFLICT", "already_decided");
     let same = sidecar.billing().refund(Some("refund:ord_1"), REFUND);
     same.assert_own(403, "oncegate_denied");
-    assert_eq!(shop.home.effect(&first.effect())["status"], "expired");
+    let effect = shop.home.effect(&first.effect());
+    let said = json!([effect["status"], effect["error"]]);
+    assert_eq!(said, json!(["expired", "Nobody approved this in time. Nothing was sent."]));
     assert_ne!(approval_in(&sidecar.billing().refund(Some("refund:ord_2"), REFUND)), approval);
     assert_eq!(shop.writes(), 0);
 }
@@ -270,6 +272,12 @@ fn limits_are_looked_at_when_it_is_sent() {
         "{invocation}"
     );
     assert!(invocation["error"].as_str().unwrap().contains("refunds-per-day"), "{invocation}");
+    let effect = detail(&sidecar, invocation["effectId"].as_str().unwrap());
+    let last = effect["evidence"].as_array().unwrap().last().unwrap().clone();
+    assert_eq!(
+        json!([effect["error"], last["kind"], last["source"]]),
+        json!(["This was refused when it was to be sent. Nothing was sent.", "rejected", "dispatch"])
+    );
     assert_eq!((shop.writes(), shop.home.money()), (1, (12_000, 0, 0)));
 }
 

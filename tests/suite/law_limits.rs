@@ -99,3 +99,21 @@ fn what_an_operator_wrote_is_changed_where_it_was_written() {
     assert_eq!(sidecar.billing().refund(None, REFUND).status, 200);
     assert_eq!(shop.home.money(), (12_000, 0, 0));
 }
+
+/// A limit in a unit that no action has would hold nothing.
+#[test]
+fn p5_a_limit_that_says_two_units_is_not_made() {
+    let shop = Shop::open();
+    let sidecar = shop.home.serve();
+    for (field, said) in [
+        ("unit", json!({ "dimension": "money", "currency": "usd", "unit": "eur" })),
+        ("currency", json!({ "dimension": "emails", "currency": "usd" })),
+        ("currency", json!({ "dimension": "resource_mutations", "currency": "usd" })),
+    ] {
+        let mut limit = json!({ "name": "x", "period": "day", "amount": 1 });
+        limit.as_object_mut().unwrap().extend(said.as_object().unwrap().clone());
+        let answer = call(&sidecar, "ops", "POST", "/impact-limits", &limit.to_string());
+        assert_eq!(answer.status, 400, "{said}: {answer:?}");
+        assert_eq!(answer.json()["error"]["details"][0]["field"], field, "{said}");
+    }
+}

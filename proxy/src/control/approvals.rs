@@ -13,6 +13,7 @@ use oncegate_policy::id::{ApprovalId, EffectId};
 use oncegate_policy::refusal::Refusal;
 use oncegate_store::approval::{ApprovalView, Decided, NewApproval, QUESTIONS_MAX};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -49,15 +50,21 @@ const EXPIRES_DEFAULT: Duration = Duration::from_secs(24 * 3_600);
 const EXPIRES_MAX: Duration = Duration::from_secs(366 * 24 * 3_600);
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Ask {
     title: String,
     description: Option<String>,
     payload: Option<Value>,
     expires_in_seconds: Option<u64>,
+    /// The published client may say in which run it asks. Runs are not kept here.
+    #[serde(default, rename = "runId")]
+    _run_id: IgnoredAny,
+    #[serde(default, rename = "parentSpanId")]
+    _parent_span_id: IgnoredAny,
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Note {
     note: Option<String>,
 }

@@ -13,8 +13,8 @@ use super::answer::{ApiError, ErrorCode};
 /// For a request's body to arrive whole.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Reads a JSON object; no body counts as an empty one. Where a member that is misspelt would change what is done, `T`
-/// refuses those that it does not know; elsewhere they are left alone, as newer clients may send more.
+/// Reads a JSON object; no body counts as an empty one. `T` refuses the members that it does not know: one that is misspelt
+/// would be dropped in silence.
 pub(crate) async fn object<T: DeserializeOwned>(body: Body) -> Result<T, ApiError> {
     let bytes = whole(body).await?;
     let text = if bytes.is_empty() { b"{}".as_slice() } else { &bytes };

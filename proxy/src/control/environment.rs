@@ -21,6 +21,7 @@ pub(crate) const REASON_CHARS_MAX: usize = 500;
 /// Effects that a resume names.
 const LET_GO_SHOWN_MAX: u32 = 200;
 
+/// Alone among bodies it may hold what nobody knows: a brake is not refused for a misspelt word.
 #[derive(Deserialize)]
 struct HaltBody {
     reason: Option<String>,

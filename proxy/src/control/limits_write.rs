@@ -211,10 +211,9 @@ fn limit(snapshot: &Snapshot, new: New) -> Result<Limit, ApiError> {
             .filter(|name| snapshot.config.actions.contains_key(name))
             .ok_or_else(|| ApiError::parameter("actionName", "a declared action"))
     });
-    let unit = new.currency.as_deref().or(new.unit.as_deref());
     Ok(Limit {
         name: body::text("name", &new.name, NAME_CHARS_MAX)?,
-        dimension: dimension("limit", &new.dimension, unit)?,
+        dimension: dimension(None, &new.dimension, new.currency.as_deref(), new.unit.as_deref())?,
         period: Period::parse(&new.period)
             .ok_or_else(|| ApiError::parameter("period", "day, month or total"))?,
         amount: not_negative(new.amount)?,

@@ -28,6 +28,7 @@ const TEXT_CHARS_MAX: usize = 4_000;
 const ACTUAL_MAX: usize = 16;
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Note {
     note: String,
 }
@@ -227,34 +228,53 @@ fn actual_impact(actual: &Actual) -> Result<(Dimension, i64), ApiError> {
     if actual.amount < 0 {
         return Err(ApiError::parameter("actualImpact.amount", "a whole number, 0 or more"));
     }
-    let unit = actual.currency.as_deref().or(actual.unit.as_deref());
-    Ok((dimension("actualImpact", &actual.dimension, unit)?, actual.amount))
+
+    Ok((
+        dimension(
+            Some("actualImpact"),
+            &actual.dimension,
+            actual.currency.as_deref(),
+            actual.unit.as_deref(),
+        )?,
+        actual.amount,
+    ))
 }
 
-/// The words of a dimension, as impacts and limits have them.
-pub(crate) fn dimension(member: &str, word: &str, unit: Option<&str>) -> Result<Dimension, ApiError> {
+/// The words of a dimension, as impacts and limits have them; what is found wrong stands below `member`, where there is one.
+/// What says two things would hold something else than was meant: a limit in a unit that no action has.
+pub(crate) fn dimension(
+    member: Option<&str>,
+    word: &str,
+    currency: Option<&str>,
+    unit: Option<&str>,
+) -> Result<Dimension, ApiError> {
     let name = |text: &str| {
         text.len() <= 32
             && text.starts_with(|first: char| first.is_ascii_lowercase())
             && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
     };
-    let wrong = |what: &str, expected: &str| Err(ApiError::parameter(&format!("{member}.{what}"), expected));
-    match (word, unit) {
-        ("money", Some(currency)) => {
+    let place = |what: &str| member.map_or_else(|| what.to_owned(), |member| format!("{member}.{what}"));
+    let wrong = |what: &str, expected: &str| Err(ApiError::parameter(&place(what), expected));
+    match (word, currency, unit) {
+        ("money", Some(currency), Some(unit)) if !currency.eq_ignore_ascii_case(unit) => {
+            wrong("unit", "left out for money: its unit is the `currency`")
+        }
+        ("money", Some(currency), _) | ("money", None, Some(currency)) => {
             let currency = currency.to_ascii_lowercase();
             if currency.len() == 3 && currency.bytes().all(|b| b.is_ascii_lowercase()) {
                 return Ok(Dimension::Money { currency });
             }
             wrong("currency", "three letters (ISO 4217)")
         }
-        ("money", None) => wrong("currency", "given for money"),
-        ("resource_mutations", None | Some("resource_mutations")) => Ok(Dimension::ResourceMutations),
-        ("resource_mutations", Some(_)) => wrong("unit", "left out for resource_mutations"),
-        (word, unit) if name(word) => {
-            let unit = body::text(&format!("{member}.unit"), unit.unwrap_or(word), 64)?;
+        ("money", None, None) => wrong("currency", "given for money"),
+        (_, Some(_), _) => wrong("currency", "left out: it goes with money only"),
+        ("resource_mutations", None, None | Some("resource_mutations")) => Ok(Dimension::ResourceMutations),
+        ("resource_mutations", None, Some(_)) => wrong("unit", "left out for resource_mutations"),
+        (word, None, unit) if name(word) => {
+            let unit = body::text(&place("unit"), unit.unwrap_or(word), 64)?;
             Ok(Dimension::Declared { name: word.to_owned(), unit })
         }
-        _ => wrong("dimension", "money, resource_mutations or a lower-case name"),
+        (_, None, _) => wrong("dimension", "money, resource_mutations or a lower-case name"),
     }
 }
 
@@ -264,7 +284,7 @@ mod tests {
 
     #[test]
     fn dimensions_are_read_by_their_words() {
-        let read = |word: &str, unit: Option<&str>| dimension("x", word, unit).ok();
+        let read = |word: &str, unit: Option<&str>| dimension(None, word, None, unit).ok();
         assert_eq!(read("money", Some("USD")), Some(Dimension::Money { currency: "usd".into() }));
         assert_eq!(read("resource_mutations", None), Some(Dimension::ResourceMutations));
         let emails = Dimension::Declared { name: "emails".into(), unit: "emails".into() };
@@ -273,6 +293,13 @@ mod tests {
             assert_eq!(read(word, unit), None, "{word}");
         }
         assert_eq!(read("Emails", None), None);
+        let usd = |word: &str, unit: Option<&str>| dimension(Some("x"), word, Some("usd"), unit);
+        for unit in [None, Some("USD")] {
+            assert_eq!(usd("money", unit).ok(), Some(Dimension::Money { currency: "usd".into() }));
+        }
+        for (word, unit) in [("money", Some("eur")), ("emails", None), ("resource_mutations", None)] {
+            assert!(usd(word, unit).is_err(), "{word}");
+        }
     }
 
     #[test]

@@ -46,12 +46,12 @@ pub fn effect(view: &EffectView) -> EffectJson {
         response_status: view.response_status,
         error: match &view.stage {
             Stage::Settled(settlement) if settlement.result == SettledResult::Failed => Some(failed(view)),
+            Stage::Rejected(_) => invocation::rejected(&view.stage),
             Stage::AwaitingApproval { .. }
             | Stage::Ready
             | Stage::Dispatching { .. }
             | Stage::Reconciling { .. }
-            | Stage::Settled(_)
-            | Stage::Rejected(_) => what_went_wrong(view),
+            | Stage::Settled(_) => what_went_wrong(view),
         },
         can_read_back: view.can_read_back,
         next_look_at: next_look(stage).map(moment),

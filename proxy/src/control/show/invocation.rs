@@ -187,8 +187,13 @@ fn error(view: &EffectView) -> Option<String> {
             SettledResult::Confirmed | SettledResult::Acknowledged => None,
             SettledResult::Failed => Some(failed(view)),
         },
-        Stage::Rejected(_) => decision(&view.stage).map(|decision| decision.explanation),
+        Stage::Rejected(_) => rejected(&view.stage),
     }
+}
+
+/// Why it ended unsent. The same of the effect and of its invocation.
+pub(super) fn rejected(stage: &Stage) -> Option<String> {
+    decision(stage).map(|decision| decision.explanation)
 }
 
 fn decision(stage: &Stage) -> Option<DecisionJson> {
