@@ -11,6 +11,7 @@ use std::{
 use oncegate_tests::{
     agent::Ask,
     conf::{CREDENTIAL, Conf},
+    script::Reply,
     wait::until,
 };
 use rustix::fs::OFlags;
@@ -78,4 +79,34 @@ fn p5_what_was_approved_before_a_reload_passes_no_limit_after_it() {
     let effect = parked.effect();
     until("the effect to end", || Some(()).filter(|()| detail(&sidecar, &effect)["stage"] == "rejected"));
     assert_eq!((shop.writes(), shop.home.money()), (0, (0, 0, 0)));
+}
+
+/// A replay that waits for its secret goes by what is declared when it is sent: its action may be gone by then.
+#[test]
+fn p2_a_replay_does_not_outlive_its_action() {
+    let command = HeldCommand::new();
+    let conf = |at| {
+        let mut conf = Conf::default().stripe_host(at).refund("");
+        conf.rest = conf.rest.replace("from = { env = \"STRIPE_SECRET_KEY\" }", &command.source());
+        conf
+    };
+    let shop = Shop::open_with(conf);
+    let sidecar = shop.home.serve();
+    shop.provider.on_write(Reply::lost());
+    let mut tunnel = sidecar.billing().tunnel("api.stripe.com");
+    tunnel.start(&Ask::refund(REFUND));
+    drop(command.running());
+    let effect = tunnel.answer().unwrap().assert_unknown().effect();
+    let (control, replay) = (sidecar.control, format!("/actions/effects/{effect}/replay"));
+    let replayed = thread::spawn(move || call_at(control, "ops", None, ("POST", &replay, "{}")));
+    let held = command.running();
+    save(&shop.home, &renamed(&conf(shop.provider.addr()).text()));
+    wait_log(&sidecar, TAKEN, 1);
+    drop(held);
+    let answer = replayed.join().unwrap();
+    assert_eq!(answer.status, 409, "{answer:?}");
+    assert_eq!(shop.writes(), 1);
+    let shown = detail(&sidecar, &effect);
+    let replays = shown["attempts"].as_array().unwrap().iter().filter(|one| one["kind"] == "replay").count();
+    assert_eq!((shown["outcome"].as_str(), replays), (Some("unknown"), 0), "{shown}");
 }
