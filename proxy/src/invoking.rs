@@ -85,9 +85,7 @@ pub fn asking(
         told_by: snapshot.router.told_by(method.as_str(), scheme, &authority, &path),
     };
     let meant = meant::meant(snapshot, &candidates, &content)?;
-    let equal = meant
-        .as_ref()
-        .and_then(|(meant, _)| meant::named_as_well(&action.name, meant, &candidates, &members));
+    let equal = of_equals(action, meant.as_ref(), &candidates, &members);
     let read_back = if equal.is_some() { equal } else { of_its_own(action, meant)? };
     let given = invoked.input.clone();
     // A provider's adapter judges the provider's own parameters. What an operator declared is judged by its own input; what
@@ -155,6 +153,16 @@ fn as_proxied(action: &Action, candidates: &[Candidate<'_>], input: &Value, memb
 
 /// Where the input that a URL takes stands beside a body's members: at a name that no body has.
 const TAKEN_BY_URL: &str = "{{url}}";
+
+/// The same, for an action that comes behind the one that is meant by its name alone.
+fn of_equals(
+    action: &Action,
+    meant: Option<&(&Action, Value)>,
+    candidates: &[Candidate<'_>],
+    members: &Value,
+) -> Option<Value> {
+    meant::named_as_well(&action.name, meant?.0, candidates, members)
+}
 
 /// The input as the proxy would read it from what goes out, for the action that it would take it for: what is declared
 /// for one action is not done under the name of another. `None` for an action that no proxied request is, where what

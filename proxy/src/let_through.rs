@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use http::{HeaderMap, Method, Request, Uri};
-use oncegate_adapters::Adapter;
 use oncegate_policy::action::ActionName;
 use oncegate_policy::authority::Authority;
 use oncegate_policy::caller::CallerName;
@@ -17,10 +16,9 @@ use oncegate_policy::exchange::{Exchange, NotSent};
 use oncegate_policy::id::EffectId;
 use oncegate_policy::refusal::{Code, Refusal};
 use oncegate_policy::template::Scope;
-use oncegate_policy::time::Timestamp;
 use oncegate_policy::url_template::Scheme;
 use oncegate_store::ready::{PreparedRequest, ReadyClaim};
-use oncegate_store::replay::{self, ReplayRefusal, Replaying};
+use oncegate_store::replay::{ReplayRefusal, Replaying};
 use oncegate_store::view::{EffectView, StoredRequest};
 use oncegate_store::{ReplayClaim, Seen, StoreError, Unrecorded};
 use serde_json::Value;
@@ -35,7 +33,7 @@ use crate::state::{Sidecar, Snapshot};
 use crate::task;
 use crate::upstream::dial::Destination;
 use crate::upstream::{self, Bounds, Prepared};
-use crate::{adapting, as_prepared, inject, reconciler, taken_over, unrecorded};
+use crate::{adapting, as_prepared, inject, reconciler, relied_on, unrecorded};
 
 /// What became of an approved effect.
 pub enum LetThrough {
@@ -55,7 +53,7 @@ pub async fn dispatch_ready(sidecar: &Arc<Sidecar>, id: &EffectId) -> Result<Let
     let Some(kept) = sidecar.store.prepared(id).await? else { return Ok(LetThrough::NotReady) };
     let edition = sidecar.editions.latest();
     let snapshot = sidecar.snapshot();
-    let armed = match is_still_its_own(&snapshot, &kept) {
+    let armed = match relied_on::is_still_its_own(&snapshot, &kept) {
         Ok(()) => rebuilt(sidecar, &snapshot, &kept).await,
         Err(refusal) => Err(Unmade::Never(refusal)),
     };
@@ -129,7 +127,9 @@ pub async fn replay(sidecar: &Arc<Sidecar>, id: &EffectId, by: &CallerName) -> R
     let action = kept.as_ref().map(|kept| kept.view.action.clone());
     // Before its credential is fetched, which takes its time: the claim judges the effect as it is then.
     let unknown = kept.as_ref().filter(|kept| matches!(kept.view.stage, Stage::Reconciling { .. }));
-    if let Some(Err(refusal)) = unknown.map(|kept| is_relied_on(&snapshot, kept, sidecar.clock.now())) {
+    if let Some(Err(refusal)) =
+        unknown.map(|kept| relied_on::is_relied_on(&snapshot, kept, sidecar.clock.now()))
+    {
         return Ok(Replayed::Refused(refusal));
     }
     // Armed before it is recorded, so that a missing secret costs nothing. An effect whose request is erased is
@@ -147,7 +147,7 @@ pub async fn replay(sidecar: &Arc<Sidecar>, id: &EffectId, by: &CallerName) -> R
     let now = sidecar.clock.now();
     let (declared, is_armed) = (Arc::clone(&snapshot), ready.is_some());
     let judge = move |prepared: &PreparedRequest| match is_armed {
-        true => is_relied_on(&declared, prepared, now),
+        true => relied_on::is_relied_on(&declared, prepared, now),
         // It was not there when it was read.
         false => Err(ReplayRefusal::Unsupported),
     };
@@ -168,7 +168,8 @@ pub async fn replay(sidecar: &Arc<Sidecar>, id: &EffectId, by: &CallerName) -> R
         (Replaying::Granted { .. }, None) => return Ok(Replayed::Refused(ReplayRefusal::Unsupported)),
     };
     let (mut request, rules) = ready;
-    let closes = snapshot.action(view.action.as_str()).and_then(|(_, adapter)| closes_at(adapter, &view));
+    let closes =
+        snapshot.action(view.action.as_str()).and_then(|(_, adapter)| relied_on::closes_at(adapter, &view));
     let left = closes.map(|closes| closes.since(sidecar.clock.now()));
     request.bounds.begin_before = left.map(|left| Instant::now() + left);
     let sidecar = Arc::clone(sidecar);
@@ -222,64 +223,6 @@ async fn not_edited(
 ) -> Result<Option<OwnedRwLockReadGuard<()>>, Refusal> {
     let Some(action) = action else { return Ok(None) };
     sidecar.editions.admitting(action, edition).await.map(Some)
-}
-
-/// What a person approves is held by the limits of the action that it is when it is sent: it may have become another
-/// action's, with a limit of its own, while it waited.
-fn is_still_its_own(snapshot: &Snapshot, kept: &PreparedRequest) -> Result<(), Refusal> {
-    match taken_over::anothers(snapshot, &kept.request, &kept.view.action) {
-        None => Ok(()),
-        Some(by) => Err(Refusal::new(
-            Code::Undeclared,
-            format!(
-                "The request cannot be sent as it was prepared: it is action {by}'s now. Nothing was sent."
-            ),
-        )),
-    }
-}
-
-/// Whether the provider is still known to deduplicate on the key of an unknown effect, as the action says it now. Of one that
-/// is not declared any more nothing is known, and nothing can be sent.
-fn is_relied_on(snapshot: &Snapshot, kept: &PreparedRequest, now: Timestamp) -> Result<(), ReplayRefusal> {
-    let Some((action, adapter)) = snapshot.action(kept.view.action.as_str()) else { return Ok(()) };
-    if is_forgotten(&kept.view, adapting::failures_kept(action)) {
-        return Err(ReplayRefusal::KeyNotKept);
-    }
-    if !reads_its_key(adapter, kept) {
-        return Err(ReplayRefusal::Unsupported);
-    }
-    if closes_at(adapter, &kept.view).is_some_and(|closes| closes <= now) {
-        return Err(ReplayRefusal::WindowClosed);
-    }
-    Ok(())
-}
-
-/// Whether the provider deduplicates on the key that was sent, as the action says it now: it reads one there. What was
-/// declared when the effect was admitted may have turned out to be wrong.
-fn reads_its_key(adapter: &Adapter, kept: &PreparedRequest) -> bool {
-    let (key, request) = (&kept.view.provider_key, &kept.request);
-    match (adapter.key_header(), adapter.key_member()) {
-        (Some(place), _) => request.headers.iter().any(|(name, value)| name == place && value == key),
-        (None, Some(member)) => {
-            let body = serde_json::from_slice::<Value>(&request.body);
-            body.is_ok_and(|body| body.get(member).and_then(Value::as_str) == Some(key.as_str()))
-        }
-        (None, None) => false,
-    }
-}
-
-/// When an unknown effect's key is not relied on any more, by what was declared when it was sent and by what is declared
-/// now: a window may have turned out to be shorter.
-fn closes_at(adapter: &Adapter, effect: &EffectView) -> Option<Timestamp> {
-    let sent_at = effect.claimed_at?;
-    let by_now = sent_at.plus(Duration::from_millis(adapter.key_window_ms()?));
-    Some(replay::closes_at(sent_at, effect.replay_until?.min(by_now)))
-}
-
-/// Whether the provider keeps no key of the answer that it gave: then the same bytes are a second write.
-fn is_forgotten(effect: &EffectView, failures_kept: Option<bool>) -> bool {
-    let answered = effect.response.as_ref().map(|answer| answer.status);
-    failures_kept == Some(false) && answered.is_some_and(|status| !(200..=299).contains(&status))
 }
 
 /// A failure says what became of the first try only where it is the one that the provider kept of it. Else it is one of

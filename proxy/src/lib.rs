@@ -48,6 +48,7 @@ pub mod peer;
 pub mod places;
 pub mod probe;
 pub mod relay;
+pub mod relied_on;
 pub mod run_port;
 pub mod sockets;
 pub mod transparent;

@@ -136,8 +136,7 @@ impl Store {
     /// key that asked for the effect.
     ///
     /// # Errors
-    /// [`StoreError::Overloaded`] when too much waits and a caller has asked; otherwise the record could not be written.
-    /// The look is due again.
+    /// Too much waits and a caller has asked, or the record could not be written; the look is due again.
     pub async fn apply_finding(
         &self,
         id: &EffectId,
