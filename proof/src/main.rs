@@ -29,6 +29,9 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::report::Extent;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 #[derive(Parser)]
 #[command(
     name = "oncegate-proof",
