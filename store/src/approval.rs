@@ -24,7 +24,7 @@ pub const QUESTIONS_MAX: u32 = 64;
 /// Effects of one caller that wait for a person at once, at most: their requests are kept until somebody decides or they
 /// lapse, and one caller's must leave the disk to all others.
 pub const PARKED_MAX: u32 = 256;
-/// Bytes of the bodies of these, at most.
+/// Bytes of the bodies of these, at most; a single larger one is parked alone.
 pub const PARKED_BYTES_MAX: i64 = 64 * 1024 * 1024;
 
 /// A question to a person.
@@ -327,7 +327,7 @@ pub(crate) fn no_room_to_park(
     let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
     let what = if count >= PARKED_MAX {
         format!("{PARKED_MAX} requests of {caller} wait for approval")
-    } else if kept.saturating_add(bytes) > PARKED_BYTES_MAX {
+    } else if kept > 0 && kept.saturating_add(bytes) > PARKED_BYTES_MAX {
         format!("Requests of {caller} that wait for approval take up to {PARKED_BYTES_MAX} bytes")
     } else {
         return Ok(None);

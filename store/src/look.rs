@@ -136,7 +136,7 @@ impl Store {
     /// key that asked for the effect.
     ///
     /// # Errors
-    /// Too much waits and a caller has asked, or the record could not be written; the look is due again.
+    /// The record could not be written; a scheduled look is due again.
     pub async fn apply_finding(
         &self,
         id: &EffectId,
@@ -145,15 +145,12 @@ impl Store {
         now: Timestamp,
     ) -> Result<Found, StoreError> {
         let id = id.clone();
-        let waiting_max = match &looker {
-            Looker::Schedule => usize::MAX,
-            Looker::Caller(_) => self.inner.queue_capacity,
-        };
         let verb = move |tx: &mut Tx<'_>| match row::by_id(tx.connection, &id)? {
             None => Ok(Found::Missing),
             Some(mut effect) => apply(tx, &mut effect, &finding, &looker, now),
         };
-        self.inner.writer.write(FIND, waiting_max, verb).await
+        // Evidence, whoever asked for it: the provider has answered, and may not say it again.
+        self.inner.writer.write(FIND, usize::MAX, verb).await
     }
 
     /// What the look after a 2xx showed: a match makes `acknowledged` into `confirmed`; anything else is evidence. One that

@@ -169,3 +169,20 @@ fn p5_what_is_approved_passes_no_limit_of_the_action_that_it_is_by_then() {
     }
     assert_eq!(provider.record().writes().len(), 2);
 }
+
+/// The mark that a refund leaves with is ours, and says nothing of which action was asked for.
+#[test]
+fn what_was_added_to_a_request_does_not_make_it_another_actions() {
+    let shop = Shop::open_with(|at| {
+        let unmarked = "\n[actions.unmarked]\n\
+                        adapter = { type = \"stripe.refund\", account = \"acct_1Nxyz\", mode = \"test\", currency = \"usd\" }\n\
+                        credential_secret = \"STRIPE_KEY\"\nwhen = [{ path = \"input.metadata\", absent = true }]\n\
+                        requires_approval = true\n";
+        Conf::default().stripe_host(at).refund(unmarked).daily_limit(90_000)
+    });
+    let sidecar = shop.home.serve();
+    let parked = sidecar.billing().refund(None, REFUND);
+    assert_eq!(shop.home.effect(&parked.effect())["action"], "unmarked");
+    let approved = ops(&shop.home, &sidecar, &["approve", &approval_in(&parked)]);
+    assert_eq!((approved.code, shop.writes()), (0, 1), "{approved:?}");
+}

@@ -228,16 +228,13 @@ fn actual_impact(actual: &Actual) -> Result<(Dimension, i64), ApiError> {
     if actual.amount < 0 {
         return Err(ApiError::parameter("actualImpact.amount", "a whole number, 0 or more"));
     }
-
-    Ok((
-        dimension(
-            Some("actualImpact"),
-            &actual.dimension,
-            actual.currency.as_deref(),
-            actual.unit.as_deref(),
-        )?,
-        actual.amount,
-    ))
+    let (currency, unit) = (actual.currency.as_deref(), actual.unit.as_deref());
+    // The published client has no `unit` here: what is not money has its unit in `currency`.
+    let (currency, unit) = match actual.dimension.as_str() {
+        "money" => (currency, unit),
+        _ => (None, unit.or(currency)),
+    };
+    Ok((dimension(Some("actualImpact"), &actual.dimension, currency, unit)?, actual.amount))
 }
 
 /// The words of a dimension, as impacts and limits have them; what is found wrong stands below `member`, where there is one.
